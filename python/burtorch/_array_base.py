@@ -89,28 +89,6 @@ def axes_of(axis: int | tuple[int, ...], ndim: int) -> tuple[int, ...]:
     return tuple(one % ndim for one in axes)
 
 
-def reduction(name: str) -> Callable[..., Any]:
-    """A function that is a method of arrays."""
-
-    def method(a: Any, axis: Any = None, *rest: Any, **keywords: Any) -> Any:
-        return getattr(array(a), name)(axis, *rest, **keywords)
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"As numpy.{name}; see Array.{name}."
-    of_arrays = public(method)
-    of_values = {"sum": _core.reduce_sum, "prod": _core.reduce_mul}.get(name)
-    if of_values is None:
-        return of_arrays
-
-    @functools.wraps(method)
-    def of_any(a: Any, *arguments: Any, **keywords: Any) -> Any:
-        if not arguments and not keywords and has_value(a):
-            return of_values(a)
-        return of_arrays(a, *arguments, **keywords)
-
-    return of_any
-
-
 def has_value(x: Any) -> bool:
     """Whether this is a Vector, or a list or tuple with Values."""
     if isinstance(x, (list, tuple)):

@@ -160,9 +160,19 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
 
 
 @public
-def take(a: Any, indices: Any, axis: int | None = None) -> Any:
-    """The elements along an axis, or of all in one row, that integers name."""
-    return _core.array_of(a, *(x for x in (indices,) if isinstance(x, Array))).take(indices, axis)
+def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
+    """The elements along an axis, or of all in one row, that integers name.
+
+    An integer that names no element is an IndexError; with ``mode`` "clip" the nearest one is taken, negative ones the
+    first, and with "wrap" they are counted round.
+    """
+    if out is not None or mode not in ("raise", "clip", "wrap"):
+        raise TypeError(f"take() of Arrays takes no out=, and mode='raise', 'clip' or 'wrap', found {mode!r}")
+    a = _core.array_of(a, *(x for x in (indices,) if isinstance(x, Array)))
+    if mode != "raise":
+        indices, n = array(indices), a.size if axis is None else a.shape[axis]
+        indices = indices % n if mode == "wrap" else indices.clip(0, n - 1)
+    return a.take(indices, axis)
 
 
 @public

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy
 
 from burtorch import _core
-from burtorch._array_base import array, axes_of, public, reduction
+from burtorch._array_base import array, axes_of, public
 from burtorch._array_products import attention, dot, einsum, layer_norm, matmul, norm, outer, tensordot
+from burtorch._array_reductions import reduction
 from burtorch._array_shapes import (
     broadcast_to,
     concatenate,
@@ -116,8 +117,11 @@ def minimum(x1: Any, x2: Any) -> Any:
 
 
 @public
-def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None) -> Any:
-    """``minimum(maximum(a, a_min), a_max)``; None is no bound."""
+def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    """``minimum(maximum(a, a_min), a_max)``; None is no bound. ``min`` and ``max`` are other names of the bounds."""
+    if (min is not None or max is not None) and (a_min is not None or a_max is not None):
+        raise ValueError("Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is forbidden.")
+    a_min, a_max = (a_min, a_max) if min is None and max is None else (min, max)
     bounds = [bound for bound in (a_min, a_max) if bound is not None]
     return _core.array_of(a, *bounds).clip(a_min, a_max, out)
 
@@ -141,7 +145,10 @@ def sorted_along(a: Any, axis: int | None, order: Any, *, indices: bool) -> Any:
     if order is not None:
         raise TypeError("order= is for arrays with fields, which Arrays have not")
     a = array(a)
-    return _core.array_sort(a.reshape(-1), 0, indices) if axis is None else _core.array_sort(a, axis, indices)
+    if axis is None or (indices and a.ndim == 0 and axis in (0, -1)):
+        return _core.array_sort(a.reshape(-1), 0, indices)
+    axes_of(axis, a.ndim)
+    return _core.array_sort(a, axis, indices)
 
 
 @public
@@ -161,15 +168,22 @@ def quantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: None = None,
 ) -> Any:  # fmt: skip
-    """What a share ``q`` of the elements along an axis is below, from 0 to 1; between two by linear interpolation.
+    """What a share ``q`` of the elements along an axis is below, from 0 to 1; between two by linear interpolation,
+    or, as ``method`` says, the ``lower``, the ``higher``, the ``nearest`` or the ``midpoint``.
 
     Several ``q`` give a result with their shape first. Gradients are as those of ``median``.
     """
-    if method != "linear" or weights is not None:
-        raise TypeError("quantile of Arrays takes method='linear' and no weights")
+    if method not in ("linear", "lower", "higher", "nearest", "midpoint") or weights is not None:
+        raise TypeError(
+            f"quantile of Arrays has no method={method!r} and takes no weights; it has 'linear', 'lower', "
+            "'higher', 'nearest' and 'midpoint'"
+        )
     shares = numpy.asarray(q, dtype="float64")
     rows, shape = rows_of(a, axis, out)
-    found = _core.array_quantiles(rows, shares.ravel().tolist(), -1)
+    if method == "linear":
+        found = _core.array_quantiles(rows, shares.ravel().tolist(), -1)
+    else:
+        found = elements_at(rows, shares.ravel(), method)
     return found.reshape(shares.shape + (shape if keepdims else found.shape[1:]))
 
 
@@ -181,6 +195,22 @@ def percentile(
     """``quantile`` with ``q`` from 0 to 100."""
     shares = numpy.true_divide(q, 100)
     return quantile(array(a), shares, axis, out, overwrite_input, method, keepdims, weights=weights)
+
+
+def elements_at(rows: Any, shares: Any, method: str) -> Any:
+    """The elements of each sorted row at shares of its length, along a new first axis; NaN where the row has one."""
+    if not ((shares >= 0) & (shares <= 1)).all():
+        raise ValueError("Quantiles must be in the range [0, 1]")
+    places = shares * (rows.shape[-1] - 1)
+    below, above, nearest = (f(places).astype(int) for f in (numpy.floor, numpy.ceil, numpy.rint))
+    ordered = _core.array_sort(rows, -1, False)
+    if method == "midpoint":
+        found = (ordered[..., below] + ordered[..., above]) * 0.5
+    else:
+        found = ordered[..., {"lower": below, "higher": above}.get(method, nearest)]
+    last = ordered[..., -1:]
+    found = _core.array_where(_core.array_isnan(last), last, found)
+    return found.transpose(found.ndim - 1, *range(found.ndim - 1))
 
 
 def rows_of(a: Any, axis: Any, out: Any) -> tuple[Any, tuple[int, ...]]:

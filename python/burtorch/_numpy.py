@@ -6,59 +6,27 @@ A function that is not in the table is a TypeError that names it. NumPy is never
 
 from __future__ import annotations
 
-import math
-import operator
-
 import numpy
 
-from burtorch import _array_base, _arrays, _core, _numpy_more
+from burtorch import (
+    _array_base,
+    _arrays,
+    _core,
+    _numpy_linalg,
+    _numpy_more,
+    _numpy_reductions,
+    _numpy_series,
+    _numpy_shapes,
+)
+from burtorch._array_reductions import reduced
 from burtorch._core import Array
+from burtorch._numpy_ufuncs import OPERATORS, REDUCTIONS, ROWS, RUNNING
 from burtorch._where import clamp, where
 
 TYPE_CHECKING = False  # as in the package
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-ROWS = {
-    "absolute": "abs", "fabs": "abs", "negative": "neg", "square": "sqr", "reciprocal": "inv", "sign": "sign",
-    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p",
-    "sqrt": "sqrt", "cbrt": "cbrt", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos",
-    "arctan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh",
-    "arctanh": "atanh", "rint": "round", "floor": "floor", "ceil": "ceil", "arctan2": "atan2", "hypot": "hypot",
-    "logaddexp": "logaddexp", "maximum": "max", "minimum": "min",
-}  # fmt: skip
-"""Ufuncs that are rows of the op table."""
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
-    "true_divide": operator.truediv, "power": operator.pow, "float_power": lambda x, y: (x * 1.0) ** y,
-    "floor_divide": operator.floordiv, "remainder": operator.mod, "mod": operator.mod, "divmod": divmod,
-    "matmul": operator.matmul, "positive": operator.pos, "less": operator.lt, "less_equal": operator.le,
-    "greater": operator.gt, "greater_equal": operator.ge, "equal": operator.eq, "not_equal": operator.ne,
-    "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor, "invert": operator.inv,
-    "logical_and": lambda x, y: mask(x) & mask(y), "logical_or": lambda x, y: mask(x) | mask(y),
-    "logical_xor": lambda x, y: mask(x) ^ mask(y), "logical_not": lambda x: ~mask(x),
-    "isnan": _core.array_isnan, "isinf": lambda x: abs(x) == math.inf, "isfinite": lambda x: abs(x) < math.inf,
-    "deg2rad": lambda x: x * (math.pi / 180), "radians": lambda x: x * (math.pi / 180),
-    "rad2deg": lambda x: x * (180 / math.pi), "degrees": lambda x: x * (180 / math.pi),
-    "conjugate": operator.pos, "trunc": lambda x: _core.array_where(x < 0, numpy.ceil(x), numpy.floor(x)),
-    "clip": lambda x, low, high: _arrays.clip(x, low, high),
-}  # fmt: skip
-"""Other ufuncs."""
-
-REDUCTIONS = {
-    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logaddexp": "logsumexp",
-    "logical_and": "all", "logical_or": "any",
-}  # fmt: skip
-"""What ``reduce`` of a ufunc is."""
-
-RUNNING = {"add": "cumsum", "multiply": "cumprod"}
-"""What ``accumulate`` of a ufunc is."""
-
-
-def mask(x: Any) -> Any:
-    return x.astype(bool) if hasattr(x, "astype") else bool(x)
 
 
 def plain_operand(x: Any) -> Any:
@@ -76,7 +44,7 @@ def ufunc(function: Any, method: str, *operands: Any, **keywords: Any) -> Any:
             raise TypeError(f"numpy.{name} of Arrays takes no {', '.join(sorted(keywords))}=")
         return elementwise(name, *operands)
     if method == "reduce" and name in REDUCTIONS:
-        return getattr(operands[0], REDUCTIONS[name])(**{"axis": 0, **dict(zip(["axis"], operands[1:])), **keywords})
+        return reduced(REDUCTIONS[name], operands[0], **{"axis": 0, **dict(zip(["axis"], operands[1:])), **keywords})
     if method == "accumulate" and name in RUNNING:
         return getattr(operands[0], RUNNING[name])(*(operands[1:] or (keywords.pop("axis", 0),)), **keywords)
     if method == "outer" and len(operands) == 2 and not keywords and function.nin == 2:
@@ -109,7 +77,8 @@ def function(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict
     """What ``__array_function__`` answers."""
     ours = FUNCTIONS.get(named(called))
     if ours is None:
-        raise TypeError(f"{named(called)} does not take Arrays: burtorch has no such function")
+        reason = OF_NUMBERS if called.__name__ in SHAPES_OF_NUMBERS else "burtorch has no such function"
+        raise TypeError(f"{named(called)} does not take Arrays: {reason}")
     if keywords.get("out") is not None:
         raise TypeError(f"{named(called)} takes no out= where an operand is an Array: Arrays do not change")
     keywords = {key: value for key, value in keywords.items() if key != "out"}
@@ -121,20 +90,30 @@ def function(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict
         raise TypeError(f"{named(called)} of Arrays: {error}") from error
 
 
+ALIASES = {"amax": "max", "amin": "min", "around": "round", "concat": "concatenate", "permute_dims": "transpose"}
+"""Other names of NumPy's for functions that take the same arguments."""
+
+
 def table() -> dict[str, Callable[..., Any]]:
     """The functions of Arrays, by the names of NumPy's."""
     found: dict[str, Callable[..., Any]] = {}
-    for module in (_arrays, _numpy_more):
+    for module in (_arrays, _numpy_shapes, _numpy_reductions, _numpy_series, _numpy_more):
         for name, ours in vars(module).items():
             if callable(theirs := getattr(numpy, name, None)) and hasattr(ours, "__wrapped__"):
                 found[named(theirs)] = ours.__wrapped__
-    for alias, name in _numpy_more.ALIASES.items():
+    for alias, name in ALIASES.items():
         found[f"numpy.{alias}"] = found[f"numpy.{name}"]
-    found.update({f"numpy.linalg.{name}": ours for name, ours in _numpy_more.LINALG.items()})
+    found.update({f"numpy.linalg.{name}": ours for name, ours in _numpy_linalg.LINALG.items()})
     return found
 
 
 FUNCTIONS = table()
+SHAPES_OF_NUMBERS = {
+    "argwhere", "compress", "extract", "flatnonzero", "intersect1d", "nonzero", "setdiff1d", "setxor1d", "trim_zeros",
+    "union1d", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
+}  # fmt: skip
+OF_NUMBERS = "the shape of its result depends on numbers; choose elements with bt.where, or call it with known numbers"
+"""Why those are refused."""
 
 
 def shape_of_vector(x: Any) -> tuple[int]:

@@ -61,6 +61,8 @@ SIDE_EFFECTS = {
 MASKS = {"trapezoid"}
 """Where masks are added, which are 0 and 1 here; in NumPy True + True is True."""
 
+SINGULAR_VALUES = {"lstsq"}
+"""Whose last result is None here."""
 NUMBERS_AT_RANDOM = {"empty", "empty_like"}
 X = np.array([[0.3, -1.2, 2.0], [1.5, 0.7, -0.4]])
 Y = np.array([[1.3, 0.2, -2.0], [0.5, -0.7, 0.9]])
@@ -130,6 +132,8 @@ def test_a_function_is_right_or_a_type_error(name, f):
             continue
         if expected is Ellipsis or name in NUMBERS_AT_RANDOM | MASKS:
             continue
+        if name in SINGULAR_VALUES:
+            found, expected = found[:-1], expected[:-1]
         assert same(found, expected, 1e-9), (name, inspect.getsource(call), found, expected)
         rights += 1
     dispatched = isinstance(f, np.ufunc) or hasattr(f, "__wrapped__")
@@ -140,7 +144,7 @@ def test_a_function_is_right_or_a_type_error(name, f):
 
 def test_many_functions_are_covered():
     if sum(COVERED.values()) > 300:
-        assert COVERED["right"] >= 150, COVERED
+        assert COVERED["right"] >= 190, COVERED
 
 
 @pytest.mark.parametrize("ufunc", [np.add, np.multiply, np.maximum, np.minimum, np.logaddexp])
@@ -152,7 +156,7 @@ def test_reductions_of_ufuncs(ufunc):
 @pytest.mark.parametrize("call", [
     lambda x: np.add.at(x, [0], 1.0), lambda x: np.add.reduceat(x, [0, 1]), lambda x: np.arctan2.reduce(x),
     lambda x: np.subtract.accumulate(x), lambda x: np.exp(x, where=X > 0), lambda x: np.exp(x, dtype="float32"),
-    lambda x: np.spacing(x), lambda x: np.partition(x, 1), lambda x: np.sum(x, where=X > 0), lambda x: np.linalg.svd(x),
+    lambda x: np.spacing(x), lambda x: np.partition(x, 1), lambda x: np.sum(x, out=X), lambda x: np.linalg.svd(x),
 ])  # fmt: skip
 def test_what_is_not_covered_names_the_function(call):
     with pytest.raises(TypeError, match=r"at|reduceat|reduce|accumulate|exp|spacing|partition|sum|svd"):

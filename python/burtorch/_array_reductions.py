@@ -1,0 +1,114 @@
+"""Functions that are methods of Arrays, with the keywords of NumPy's functions that those have not: ``where``,
+``initial``, ``mean``, ``correction`` and ``dtype``."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy
+
+from burtorch import _core
+from burtorch._array_base import array, has_value, is_array, public
+from burtorch._array_shapes import broadcast_to
+
+TYPE_CHECKING = False  # as in the package
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+EXTREMES = {"max": -1, "min": 1}
+JOINED: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": lambda x, y: x + y,
+    "prod": lambda x, y: x * y,
+    "max": lambda x, y: _core.array_row("max", x, y),
+    "min": lambda x, y: _core.array_row("min", x, y),
+}
+"""How the result of a reduction and ``initial`` are joined."""
+
+
+def reduction(name: str) -> Callable[..., Any]:
+    """A function that is a method of arrays."""
+
+    def method(a: Any, axis: Any = None, *rest: Any, **keywords: Any) -> Any:
+        return reduced(name, a, axis, *rest, **keywords)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"As numpy.{name}; see Array.{name}."
+    of_arrays = public(method)
+    of_values = {"sum": _core.reduce_sum, "prod": _core.reduce_mul}.get(name)
+    if of_values is None:
+        return of_arrays
+
+    @functools.wraps(method)
+    def of_any(a: Any, *arguments: Any, **keywords: Any) -> Any:
+        if not arguments and not keywords and has_value(a):
+            return of_values(a)
+        return of_arrays(a, *arguments, **keywords)
+
+    return of_any
+
+
+def reduced(name: str, a: Any, axis: Any = None, *rest: Any, **keywords: Any) -> Any:
+    """The method ``name``, of the elements where ``where`` holds and of ``initial``."""
+    x, where, initial = array(a), keywords.pop("where", True), keywords.pop("initial", None)
+    if (dtype := keywords.pop("dtype", None)) is not None:
+        x = x.astype(dtype)
+    if name in ("var", "std"):
+        return spread(name, x, where, axis, *rest, **keywords)
+    if where is not True:
+        if name == "mean":
+            n = mask_of(where, x).sum(axis, keepdims=keywords.get("keepdims", False))
+            return reduced("sum", x, axis, *rest, where=where, **keywords) / n
+        if name in EXTREMES and initial is None:
+            raise ValueError(f"{name} with where= takes initial=: it may be of no elements")
+        x = _core.array_where(mask_of(where, x), x, start(name, x))
+    if initial is None:
+        return getattr(x, name)(axis, *rest, **keywords)
+    if name not in JOINED:
+        raise TypeError(f"{name}() got an unexpected keyword argument 'initial'")
+    if numpy.dtype(x.dtype).kind != "f" and not is_array(initial):
+        initial = int(initial)  # as NumPy does, which keeps integers
+    # Of no elements there is a sum, which has the shape.
+    method = "sum" if x.size == 0 and name in EXTREMES else name
+    found = getattr(x, method)(axis, *rest, **keywords)
+    return JOINED["sum" if method == "sum" else name](found, initial)
+
+
+def mask_of(where: Any, x: Any) -> Any:
+    """``where`` for each element of ``x``."""
+    where = array(where)
+    return broadcast_to(where if where.dtype == bool else where.astype(bool), x.shape)
+
+
+def start(name: str, x: Any) -> Any:
+    """What changes no reduction of this name, for elements like those of ``x``."""
+    if name not in EXTREMES:
+        starts = {"sum": 0, "prod": 1, "any": False, "all": True}
+        if name not in starts:
+            raise TypeError(f"{name}() got an unexpected keyword argument 'where'")
+        return starts[name]
+    dtype = numpy.dtype(x.dtype)
+    if dtype.kind == "f":
+        return EXTREMES[name] * numpy.inf
+    limits = numpy.iinfo("int64") if dtype.kind in "iu" else None
+    return (limits.min if name == "max" else limits.max) if limits else name == "min"
+
+
+def spread(
+    name: str, x: Any, where: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = None,
+    keepdims: bool = False, *, correction: Any = None, mean: Any = None,
+) -> Any:  # fmt: skip
+    """The variance or the standard deviation."""
+    if ddof is not None and correction is not None:
+        raise ValueError("ddof and correction can't be provided simultaneously.")
+    ddof = next((n for n in (ddof, correction) if n is not None), 0)
+    if where is True and mean is None:
+        return getattr(x, name)(axis, dtype, out, ddof, keepdims)
+    if dtype is not None or out is not None:
+        raise TypeError(f"{name}() of Arrays takes no dtype= and out= by position")
+    mask = mask_of(where, x)
+    mean = reduced("mean", x, axis, where=where, keepdims=True) if mean is None else mean
+    apart = _core.array_where(mask, x - mean, 0.0)
+    n = mask.sum(axis, keepdims=keepdims)
+    found = (apart * apart).sum(axis, keepdims=keepdims) / _core.array_row("max", _core.array_of(n - ddof, x), 0.0)
+    return found if name == "var" else _core.array_row("sqrt", found)

@@ -1,0 +1,81 @@
+"""Functions of ``numpy.linalg`` on Arrays. Systems of equations have full rank: there are no singular values."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy
+
+from burtorch import _arrays, _core
+from burtorch._array_base import array
+from burtorch._numpy_more import cross
+from burtorch._numpy_shapes import matrix_transpose
+
+TYPE_CHECKING = False  # as in the package
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+def vector_norm(x: Any, axis: Any, keepdims: bool, ord: Any) -> Any:
+    if axis is None:
+        made = _arrays.norm(x.ravel(), ord, 0)
+        return made.reshape((1,) * x.ndim) if keepdims else made
+    if isinstance(axis, tuple):
+        raise TypeError("numpy.linalg.vector_norm of Arrays takes one axis, or all")
+    return _arrays.norm(x, ord, axis, keepdims)
+
+
+def multi_dot(arrays: Any) -> Any:
+    product = arrays[0]
+    for x in arrays[1:]:
+        product = product @ x
+    return product
+
+
+def matrix_power(a: Any, n: int) -> Any:
+    """By squaring; a negative power is one of the inverse."""
+    if n < 0:
+        return matrix_power(_core.array_linalg("inv", a)[0], -n)
+    if n == 0:
+        return _core.array_of(numpy.broadcast_to(numpy.eye(a.shape[-1]), a.shape), a)
+    half = matrix_power(a, n // 2) if n > 1 else None
+    square = a if half is None else half @ half
+    return square @ a if n % 2 and half is not None else square
+
+
+def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, int, None]:
+    """The solution, the sums of squares that remain, the rank, which must be full, and None for the singular values."""
+    if rcond not in (None, -1):
+        raise TypeError("it takes no rcond=: matrices have full rank")
+    a, b = (array(x) for x in (a, b))
+    m, n = a.shape
+    x = _core.array_linalg("lstsq", a, b)[0]
+    rest = (b - a @ x).reshape(m, -1)
+    remains = (rest * rest).sum(0) if m > n else numpy.zeros(0)
+    return x, remains, min(m, n), None
+
+
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+    """Of a matrix of full rank, or of several."""
+    if rcond is not None or rtol is not None or hermitian:
+        raise TypeError("it takes matrices of full rank, and no rcond=, rtol= or hermitian=")
+    *batch, m, _ = a.shape
+    return _core.array_linalg("lstsq", a, numpy.broadcast_to(numpy.eye(m), (*batch, m, m)))[0]
+
+
+LINALG: dict[str, Callable[..., Any]] = {
+    "norm": _arrays.norm, "matmul": _arrays.matmul, "outer": _arrays.outer, "tensordot": _arrays.tensordot,
+    "matrix_transpose": matrix_transpose, "diagonal": lambda x, *, offset=0: x.diagonal(offset, -2, -1),
+    "trace": lambda x, *, offset=0: x.trace(offset, -2, -1),
+    "cross": lambda x1, x2, *, axis=-1: cross(x1, x2, axis=axis),
+    "vecdot": lambda x1, x2, *, axis=-1: (x1 * x2).sum(axis),
+    "vector_norm": lambda x, *, axis=None, keepdims=False, ord=2: vector_norm(x, axis, keepdims, ord),
+    "matrix_norm": lambda x, *, keepdims=False, ord="fro": _arrays.norm(x, ord, (-2, -1), keepdims),
+    "solve": lambda a, b: _core.array_linalg("solve", a, b)[0], "inv": lambda a: _core.array_linalg("inv", a)[0],
+    "det": lambda a: _core.array_linalg("det", a)[0], "cholesky": lambda a: _core.array_linalg("cholesky", a)[0],
+    "slogdet": lambda a: namedtuple("SlogdetResult", "sign logabsdet")(*_core.array_linalg("slogdet", a)),
+    "qr": lambda a: namedtuple("QRResult", "Q R")(*_core.array_linalg("qr", a)),
+    "multi_dot": multi_dot, "matrix_power": matrix_power, "lstsq": lstsq, "pinv": pinv,
+}  # fmt: skip
+"""Functions of ``numpy.linalg``."""

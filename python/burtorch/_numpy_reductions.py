@@ -1,0 +1,133 @@
+"""Reductions of NumPy that ``burtorch`` does not name: statistics, and those that leave NaN out."""
+
+from __future__ import annotations
+
+import builtins
+
+import numpy
+
+from burtorch import _core
+from burtorch._array_base import array, public
+from burtorch._array_reductions import reduced, reduction
+from burtorch._array_shapes import concatenate
+from burtorch._numpy_ufuncs import is_integer
+
+TYPE_CHECKING = False  # as in the package
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+max = reduction("max")
+min = reduction("min")
+mean = reduction("mean")
+
+
+@public
+def average(a: Any, axis: Any = None, weights: Any = None) -> Any:
+    if weights is None:
+        return array(a).mean(axis)
+    if array(a).shape != array(weights).shape:
+        weights = array(weights).reshape((-1,) + (1,) * (array(a).ndim - axis % array(a).ndim - 1))
+        weights = _core.array_of(weights, a) * (_core.array_of(a, weights) * 0.0 + 1.0)
+    return (array(a) * weights).sum(axis) / array(weights).sum(axis)
+
+
+@public
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    return array(a).max(axis, out, keepdims) - array(a).min(axis, out, keepdims)
+
+
+def is_number(a: Any) -> Any:
+    """Where the elements are no NaN; True for integers."""
+    return True if is_integer(array(a)) else ~_core.array_isnan(a)
+
+
+def without_nan(a: Any, number: float) -> Any:
+    """``number`` in the place of NaN."""
+    return a if is_integer(array(a)) else _core.array_where(_core.array_isnan(a), number, a)
+
+
+def leaving_nan_out(name: str, method: str, number: float) -> Callable[..., Any]:
+    """A reduction with a number that does not change it in the place of NaN."""
+
+    def made(a: Any, axis: Any = None, *rest: Any, **keywords: Any) -> Any:
+        return reduced(method, without_nan(a, number), axis, *rest, **keywords)
+
+    made.__name__ = name
+    return public(made)
+
+
+nansum = leaving_nan_out("nansum", "sum", 0.0)
+nanprod = leaving_nan_out("nanprod", "prod", 1.0)
+nancumsum = leaving_nan_out("nancumsum", "cumsum", 0.0)
+nancumprod = leaving_nan_out("nancumprod", "cumprod", 1.0)
+
+
+def extreme(name: str, method: str, number: float) -> Callable[..., Any]:
+    """The largest or smallest number; NaN of NaN alone."""
+
+    def made(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, **keywords: Any) -> Any:
+        found = reduced(method, without_nan(a, number), axis, out, keepdims, **keywords)
+        if is_integer(array(a)) or keywords:
+            return found
+        return _core.array_where(_core.array_isnan(a).all(axis, keepdims=keepdims), numpy.nan, found)
+
+    made.__name__ = name
+    return public(made)
+
+
+nanmax = extreme("nanmax", "max", -numpy.inf)
+nanmin = extreme("nanmin", "min", numpy.inf)
+
+
+@public
+def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    return reduced("mean", a, axis, dtype=dtype, out=out, keepdims=keepdims, where=is_number(a))
+
+
+@public
+def nanvar(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = None, keepdims: bool = False, *,
+    correction: Any = None,
+) -> Any:  # fmt: skip
+    spread = {"ddof": ddof, "correction": correction, "keepdims": keepdims, "where": is_number(a)}
+    found = reduced("var", a, axis, dtype=dtype, out=out, **spread)
+    lost = ddof or correction or 0
+    n = reduced("sum", _core.array_isnan(a) == 0, axis, keepdims=keepdims)
+    return _core.array_where(n > lost, found, numpy.nan)
+
+
+@public
+def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *rest: Any, **keywords: Any) -> Any:
+    return _core.array_row("sqrt", nanvar(a, axis, dtype, out, *rest, **keywords))
+
+
+@public
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    return array(a).astype(bool).sum(axis, keepdims=keepdims)
+
+
+@public
+def cov(
+    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None,
+    aweights: Any = None, *, dtype: Any = None,
+) -> Any:  # fmt: skip
+    if fweights is not None or aweights is not None or dtype is not None:
+        raise TypeError("it takes no fweights=, aweights= or dtype=")
+    rows = [array(x) for x in (m, y) if x is not None]
+    if builtins.any(x.ndim > 2 for x in rows):
+        raise ValueError("m and y have at most 2 dimensions")
+    rows = [x.reshape(1, -1) if x.ndim < 2 else x if rowvar else x.T for x in rows]
+    x = concatenate(rows, 0)
+    n = x.shape[1] - (int(not bias) if ddof is None else ddof)
+    x = x - x.mean(1, keepdims=True)
+    return (x @ x.T / float(builtins.max(n, 0))).squeeze()
+
+
+@public
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    c = cov(x, y, rowvar, dtype=dtype)
+    if c.ndim == 0:
+        return c / c
+    root = _core.array_row("sqrt", c.diagonal())
+    return (c / root[:, None] / root).clip(-1.0, 1.0)

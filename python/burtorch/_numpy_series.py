@@ -1,0 +1,202 @@
+"""Functions of NumPy of sequences of samples: differences, interpolation, convolutions, polynomials."""
+
+from __future__ import annotations
+
+import builtins
+
+import numpy
+
+from burtorch import _arrays, _core
+from burtorch._array_base import array, axes_of, is_array, part, public
+from burtorch._array_reductions import reduced
+from burtorch._array_shapes import concatenate, take
+from burtorch._numpy_more import where
+from burtorch._numpy_ufuncs import is_integer
+
+TYPE_CHECKING = False  # as in the package
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+@public
+def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+    for _ in range(n):
+        a = part(a, slice(1, None), axis) - part(a, slice(None, -1), axis)
+    return a
+
+
+@public
+def ediff1d(ary: Any) -> Any:
+    return diff(array(ary).ravel())
+
+
+@public
+def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
+    y = array(y)
+    steps = dx
+    if x is not None:
+        steps = diff(array(x)) if array(x).ndim > 1 else diff(array(x)).reshape((-1,) + (1,) * (-axis % y.ndim - 1))
+        if array(x).ndim > 1:
+            steps = diff(array(x), axis=axis)
+    return (steps * (part(y, slice(1, None), axis) + part(y, slice(None, -1), axis)) / 2.0).sum(axis)
+
+
+@public
+def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: float = 2 * numpy.pi) -> Any:
+    p = array(p)
+    step, half = diff(p, axis=axis), period / 2
+    wrapped = (step + half) % period - half
+    wrapped = _core.array_where((wrapped == -half) & (step > 0), half, wrapped)
+    turns = _core.array_where(abs(step) < (half if discont is None else discont), 0.0, wrapped - step)
+    first = part(p, slice(0, 1), axis)
+    return concatenate([first, part(p, slice(1, None), axis) + turns.cumsum(axis)], axis)
+
+
+def cumulative(name: str, method: str, start: int) -> Callable[..., Any]:
+    """A running total, before which ``include_initial`` sets the one of no numbers."""
+
+    def made(x: Any, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False) -> Any:
+        x = array(x)
+        if axis is None and x.ndim != 1:
+            raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+        axis = 0 if axis is None else axis
+        found = reduced(method, x, axis, dtype=dtype, out=out)
+        if not include_initial:
+            return found
+        return concatenate([numpy.full(part(x, slice(0, 1), axis).shape, start, found.dtype), found], axis)
+
+    made.__name__ = name
+    return public(made)
+
+
+cumulative_sum = cumulative("cumulative_sum", "cumsum", 0)
+cumulative_prod = cumulative("cumulative_prod", "cumprod", 1)
+
+
+@public
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    f = array(f)
+    axes = tuple(range(f.ndim)) if axis is None else axes_of(axis, f.ndim)
+    steps = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
+    if len(steps) != len(axes):
+        raise TypeError("it takes one distance of samples, or one for each axis")
+    if builtins.any(array(step).ndim for step in steps):
+        raise TypeError("it takes numbers as distances of samples, no places")
+    if edge_order not in (1, 2):
+        raise ValueError("'edge_order' greater than 2 not supported")
+    found = tuple(gradient_along(f, step, along, edge_order) for step, along in zip(steps, axes))
+    return found[0] if len(found) == 1 else found
+
+
+def gradient_along(f: Any, step: Any, axis: int, edge_order: int) -> Any:
+    if f.shape[axis] < edge_order + 1:
+        raise ValueError("Shape of array too small to calculate a numerical gradient, at least edge_order + 1")
+    at = [part(f, slice(k, k + 1), axis) for k in (*range(edge_order + 1), *range(-edge_order - 1, -1))]
+    at.append(part(f, slice(-1, None), axis))
+    if edge_order == 1:
+        first, last = at[1] - at[0], at[-1] - at[-2]
+    else:
+        first, last = -1.5 * at[0] + 2.0 * at[1] - 0.5 * at[2], 0.5 * at[-3] - 2.0 * at[-2] + 1.5 * at[-1]
+    middle = (part(f, slice(2, None), axis) - part(f, slice(None, -2), axis)) / 2.0
+    return concatenate([first, middle, last], axis) / step
+
+
+@public
+def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
+    a, v = (x.reshape(1) if x.ndim == 0 else x for x in (array(a), array(v)))
+    if a.ndim != 1 or v.ndim != 1 or 0 in (a.size, v.size):
+        raise ValueError("it takes arrays of one dimension that are not empty")
+    if v.size > a.size:
+        return _arrays.flip(correlate(v, a, mode))
+    n, m = a.size, v.size
+    before, after = {"full": (m - 1, m - 1), "same": (m // 2, m - m // 2 - 1), "valid": (0, 0)}[mode]
+    ends = [numpy.zeros(k, a.dtype) for k in (before, after)]
+    padded = concatenate([ends[0], a, ends[1]])
+    windows = padded[numpy.arange(n + before + after - m + 1)[:, None] + numpy.arange(m)]
+    return (windows * v).sum(1) if is_integer(a) and is_integer(v) else windows @ v
+
+
+@public
+def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    if array(v).size > array(a).size:
+        a, v = v, a
+    return correlate(a, _arrays.flip(v), mode)
+
+
+@public
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
+    x = array(x)
+    powers = [_core.array_of(numpy.ones(x.shape, x.dtype), x)]
+    for _ in range(1, len(x) if N is None else N):
+        powers.append(x if len(powers) == 1 else powers[-1] * x)
+    powers = powers if N is None or N > 0 else []
+    if not powers:
+        return numpy.zeros((len(x), 0), x.dtype)
+    return _core.array_stack(powers if increasing else powers[::-1], 1)
+
+
+@public
+def polyval(p: Any, x: Any) -> Any:
+    y = array(x) * 0
+    for coefficient in p:
+        y = y * x + coefficient
+    return y
+
+
+@public
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    """How many of the sorted elements of ``a`` stand before each of ``v``: by halving, no gradient goes through it."""
+    if side not in ("left", "right"):
+        raise ValueError(f"side must be one of 'left' or 'right' (got {side!r})")
+    a = array(a) if sorter is None else take(a, sorter)
+    n, v = a.shape[0], _core.array_of(v, a)
+    found, step = (v != v).astype(int) * 0, 1 << a.shape[0].bit_length()
+    while step := step // 2:
+        more = found + step
+        last = take(a, more - 1, mode="clip")
+        holds = is_before(last, v) if side == "left" else ~is_before(v, last)
+        found = _core.array_where((more <= n) & holds, more, found)
+    return found
+
+
+def is_before(x: Any, y: Any) -> Any:
+    """Whether ``x`` is sorted before ``y``: NaN comes last."""
+    return (x < y) | (_core.array_isnan(y) & ~_core.array_isnan(x))
+
+
+@public
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    if is_array(bins):
+        raise TypeError("its bins are known numbers: whether they rise or fall decides what it does")
+    bins = numpy.asarray(bins)
+    side = "left" if right else "right"
+    if (bins[1:] >= bins[:-1]).all():
+        return searchsorted(bins, x, side)
+    if not (bins[1:] <= bins[:-1]).all():
+        raise ValueError("bins must be monotonically increasing or decreasing")
+    return len(bins) - searchsorted(bins[::-1], x, side)
+
+
+@public
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Any:
+    """At a place of ``xp`` the derivative by ``x`` is the slope after it, at the last one the slope before it."""
+    x, xp, fp = array(x), array(xp), array(fp)
+    if xp.ndim != 1 or xp.shape != fp.shape or xp.size == 0:
+        raise ValueError("xp and fp are of one dimension, of equal length, and not empty")
+    if period is not None:
+        left, right, period = None, None, abs(period)
+        order = _arrays.argsort(xp % period)
+        xp, fp = take(xp % period, order), take(fp, order)
+        x, xp = x % period, concatenate([xp[-1:] - period, xp, xp[:1] + period])
+        fp = concatenate([fp[-1:], fp, fp[:1]])
+    if xp.shape[0] == 1:
+        found = fp[0]
+    else:
+        place = (searchsorted(xp, x, "right") - 1).clip(0, xp.shape[0] - 2)
+        x0, x1, y0, y1 = (take(of, place + k) for of in (xp, fp) for k in (0, 1))
+        slope = (y1 - y0) / (x1 - x0)
+        found = where(x1 == x0, y1, y0 + slope * (x - x0))
+    found = where(x == x, found, numpy.nan)
+    found = where(x < xp[0], fp[0] if left is None else left, found)
+    return where(x > xp[-1], fp[-1] if right is None else right, found)

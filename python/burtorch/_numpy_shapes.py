@@ -1,0 +1,210 @@
+"""Functions of NumPy that join, part and arrange Arrays, and that ``burtorch`` does not name."""
+
+from __future__ import annotations
+
+import builtins
+import math
+
+import numpy
+
+from burtorch import _arrays, _core
+from burtorch._array_base import array, axes_of, operand, part, public
+from burtorch._array_shapes import concatenate
+
+TYPE_CHECKING = False  # as in the package
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+
+@public
+def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+    return _core.array_stack([operand(x) for x in arrays], axis)
+
+
+@public
+def dstack(tup: Sequence[Any]) -> Any:
+    return concatenate(list(map(atleast_3d, tup)), 2)
+
+
+@public
+def column_stack(tup: Sequence[Any]) -> Any:
+    return concatenate([array(x).reshape(-1, 1) if array(x).ndim < 2 else x for x in tup], 1)
+
+
+@public
+def atleast_1d(*arys: Any) -> Any:
+    made = tuple(array(x) if array(x).ndim else array(x).reshape(1) for x in arys)
+    return made[0] if len(made) == 1 else made
+
+
+@public
+def atleast_2d(*arys: Any) -> Any:
+    made = tuple(array(x) if array(x).ndim > 1 else array(x).reshape((1, -1)) for x in arys)
+    return made[0] if len(made) == 1 else made
+
+
+@public
+def atleast_3d(*arys: Any) -> Any:
+    made = []
+    for x in map(array, arys):
+        shape = {0: (1, 1, 1), 1: (1, *x.shape, 1), 2: (*x.shape, 1)}.get(x.ndim, x.shape)
+        made.append(x.reshape(shape))
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+@public
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    if isinstance(indices_or_sections, int):
+        parts = numpy.array_split(numpy.arange(ary.shape[axis]), indices_or_sections)
+        indices_or_sections = numpy.cumsum([len(one) for one in parts])[:-1]
+    return _arrays.split(ary, indices_or_sections, axis)  # type: ignore[no-any-return]
+
+
+@public
+def hsplit(ary: Any, indices_or_sections: Any) -> Any:
+    return _arrays.split(ary, indices_or_sections, 0 if ary.ndim == 1 else 1)
+
+
+@public
+def vsplit(ary: Any, indices_or_sections: Any) -> Any:
+    return _arrays.split(ary, indices_or_sections, 0)
+
+
+@public
+def dsplit(ary: Any, indices_or_sections: Any) -> Any:
+    return _arrays.split(ary, indices_or_sections, 2)
+
+
+@public
+def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+    return concatenate([arr, values], axis)
+
+
+@public
+def fliplr(m: Any) -> Any:
+    return _arrays.flip(m, 1)
+
+
+@public
+def flipud(m: Any) -> Any:
+    return _arrays.flip(m, 0)
+
+
+@public
+def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+    turns = [lambda x: x, lambda x: _arrays.flip(_arrays.swapaxes(x, *axes), axes[0])]
+    turns += [lambda x: _arrays.flip(x, tuple(axes)), lambda x: _arrays.swapaxes(_arrays.flip(x, axes[0]), *axes)]
+    return turns[k % 4](m)
+
+
+@public
+def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    axis, start = axis % a.ndim, start + a.ndim if start < 0 else start
+    return _arrays.moveaxis(a, axis, start - 1 if start > axis else start)
+
+
+@public
+def matrix_transpose(x: Any) -> Any:
+    return array(x).mT
+
+
+@public
+def broadcast_arrays(*args: Any) -> Any:
+    shape = numpy.broadcast_shapes(*(array(x).shape for x in args))
+    return tuple(_arrays.broadcast_to(x, shape) for x in args)
+
+
+@public
+def pad(array: Any, pad_width: Any, mode: Any = "constant", constant_values: Any = 0) -> Any:
+    if mode != "constant" or not isinstance(constant_values, (int, float)):
+        raise TypeError("numpy.pad of Arrays takes mode='constant' with one number")
+    widths = numpy.broadcast_to(numpy.asarray(pad_width), (array.ndim, 2)).tolist()
+    for axis, ends in enumerate(widths):
+        shapes = [(*array.shape[:axis], n, *array.shape[axis + 1 :]) for n in ends]
+        before, after = (numpy.full(shape, constant_values, array.dtype) for shape in shapes)
+        array = concatenate([before, array, after], axis)
+    return array
+
+
+@public
+def diagflat(v: Any, k: int = 0) -> Any:
+    return _arrays.diag(array(v).ravel(), k)
+
+
+@public
+def meshgrid(*xi: Any, indexing: str = "xy") -> Any:
+    n = len(xi)
+    flat = [array(x).ravel() for x in xi]
+    places = [k if indexing == "ij" or k > 1 else 1 - k for k in range(n)] if n > 1 else [0]
+    return broadcast_arrays(*(x.reshape((1,) * k + (-1,) + (1,) * (n - k - 1)) for k, x in zip(places, flat)))
+
+
+@public
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+    """``obj`` is known: an integer, several, a slice or a mask."""
+    if axis is None:
+        return insert(array(arr).ravel(), obj, values, 0)
+    arr, values = array(arr), array(values)
+    axis, n = axes_of(axis, arr.ndim)[0], array(arr).shape[axis]
+    places = numpy.arange(n)[obj] if isinstance(obj, slice) else numpy.asarray(obj)
+    places = numpy.flatnonzero(places) if places.dtype == bool else places.astype(int)
+    values = values.reshape((1,) * (arr.ndim - values.ndim) + values.shape)
+    values = _arrays.moveaxis(values, 0, axis) if places.ndim == 0 else values
+    n_new = values.shape[axis] if places.size == 1 else len(places)
+    values = _arrays.broadcast_to(values, (*arr.shape[:axis], n_new, *arr.shape[axis + 1 :]))
+    order = numpy.insert(numpy.arange(n), places, numpy.arange(n, n + n_new))
+    return part(concatenate([arr, values], axis), order, axis)
+
+
+@public
+def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
+    """``obj`` is known: an integer, several, a slice or a mask."""
+    if axis is None:
+        return delete(array(arr).ravel(), obj, 0)
+    axis = axes_of(axis, arr.ndim)[0]
+    return part(arr, numpy.delete(numpy.arange(arr.shape[axis]), obj), axis)
+
+
+@public
+def block(arrays: Any) -> Any:
+    depth, first = 0, arrays
+    while isinstance(first, list):
+        depth, first = depth + 1, first[0]
+    n = builtins.max(depth, *(array(x).ndim for x in leaves(arrays)), 0)
+
+    def joined(x: Any, axis: int) -> Any:
+        if isinstance(x, list):
+            return concatenate([joined(one, axis + 1) for one in x], axis)
+        x = array(x)
+        return x.reshape((1,) * (n - x.ndim) + x.shape)
+
+    return joined(arrays, n - depth)
+
+
+def leaves(arrays: Any) -> list[Any]:
+    return [leaf for one in arrays for leaf in leaves(one)] if isinstance(arrays, list) else [arrays]
+
+
+@public
+def resize(a: Any, new_shape: Any) -> Any:
+    shape = (new_shape,) if isinstance(new_shape, int) else tuple(new_shape)
+    n = math.prod(shape)
+    if array(a).size == 0:
+        return numpy.zeros(shape, a.dtype)
+    return array(a).ravel()[numpy.arange(n) % a.size].reshape(shape)
+
+
+@public
+def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """The function is traced once, with one row."""
+    rows = _arrays.moveaxis(arr, axis, -1)
+    others = rows.shape[:-1]
+    if 0 in others:
+        raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
+    rows = rows.reshape(math.prod(others), arr.shape[axis])
+    found = _core.vmap(lambda row: func1d(row, *args, **kwargs))(rows)
+    n_new = found.ndim - 1
+    found = found.reshape(others + found.shape[1:])
+    axis = axis % arr.ndim
+    return _arrays.moveaxis(found, tuple(range(len(others), found.ndim)), tuple(range(axis, axis + n_new)))

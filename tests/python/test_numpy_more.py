@@ -1,0 +1,332 @@
+"""Functions of NumPy on Arrays that are made of several operations: numbers as NumPy's, derivatives as differences."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+import burtorch as bt
+
+np = pytest.importorskip("numpy")
+
+CASES = runpy.run_path(str(Path(__file__).with_name("array_cases.py")))
+run, same = CASES["run"], CASES["same"]
+
+RNG = np.random.default_rng(11)
+X = RNG.normal(size=(3, 4))
+Y = RNG.normal(size=(3, 4))
+V = RNG.normal(size=5)
+W = RNG.normal(size=3)
+TALL = RNG.normal(size=(5, 3))
+SQUARE = X[:, :3] + 3.0 * np.eye(3)
+INTEGERS = RNG.integers(-7, 8, (3, 4))
+HOLES = np.where(RNG.random((4, 5)) < 0.4, np.nan, RNG.normal(size=(4, 5)))
+HOLES[2] = np.nan
+SPECIAL = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, -1.0, 2.5, -2.5, 0.5, 1e300])
+ROWS = np.repeat(SPECIAL[:, None], len(SPECIAL), 1)
+MASK = np.array([[True, False, True, True], [False, False, False, False], [True, True, True, False]])
+KNOTS = np.array([-1.0, -0.25, 0.5, 0.75, 2.0])
+BINS = np.array([-1.0, 0.0, 0.0, 0.5, 2.0])
+AXES = [{"axis": axis, "keepdims": keepdims} for axis in (None, 0, -1, (0, 1)) for keepdims in (False, True)]
+
+ELEMENTS = {
+    "fmax": (np.fmax, ROWS, ROWS.T), "fmin": (np.fmin, ROWS, ROWS.T), "fmod": (np.fmod, X * 9, Y),
+    "fmod of integers": (np.fmod, INTEGERS, np.array([3, -2, 5, -4])),
+    "copysign": (np.copysign, np.abs(ROWS[1:]), ROWS.T[1:]), "copysign of integers": (np.copysign, INTEGERS, X),
+    "logaddexp2": (np.logaddexp2, X * 50, Y), "heaviside": (np.heaviside, ROWS, ROWS.T), "fix": (np.fix, SPECIAL),
+    "float_power": (np.float_power, np.abs(X), Y), "signbit": (np.signbit, SPECIAL[1:]), "rint": (np.rint, SPECIAL),
+    "ldexp": (lambda x: np.ldexp(x, [1, -3, 0, 7]), X), "ldexp far": (lambda x: np.ldexp(x * 1e-300, 1500), X),
+    "ldexp of Arrays": (np.ldexp, X, INTEGERS), "angle": (np.angle, SPECIAL), "imag": (np.imag, X),
+    "angle in degrees": (lambda x: np.angle(x, deg=True), X), "rint of integers": (np.rint, INTEGERS),
+    "floor of integers": (np.floor, INTEGERS), "fix of integers": (np.fix, INTEGERS),
+    "signbit of integers": (np.signbit, INTEGERS), "nan_to_num": (np.nan_to_num, SPECIAL),
+    "nan_to_num of integers": (np.nan_to_num, INTEGERS), "select": (
+        lambda x, y: np.select([x > 1, y > 0, x < -1], [x, y * 2, 0.5], default=-1.0), X, Y),
+    "select of known masks": (lambda x: np.select([MASK, ~MASK[0]], [x, 7]), X),
+    "piecewise": (lambda x: np.piecewise(x, [x < 0, x > 1], [lambda x: -x, lambda x: np.log(x), 0.5]), X),
+    "piecewise by one mask": (lambda x: np.piecewise(x, x < 0, [lambda x, k: k * x, 1.0], 3.0), V),
+    "piecewise, the last holds": (lambda x: np.piecewise(x, [x > -1, x > 0], [1.0, 2.0]), X),
+    "clip by min and max": (lambda x: [np.clip(x, min=-0.5, max=0.5), np.clip(x, max=0.1), np.clip(x, min=0.1)], X),
+}  # fmt: skip
+for decimals in (-2, -1, 1, 2, 5):
+    ELEMENTS[f"round to {decimals}"] = (lambda x, n=decimals: np.round(x, n), X * 100)
+    ELEMENTS[f"round integers to {decimals}"] = (lambda x, n=decimals: np.round(x, n), INTEGERS * 25)
+
+ORDERS = {
+    "take wrap": (lambda x: np.take(x, [-5, 9, 1], mode="wrap", axis=1), X),
+    "take clip": (lambda x: np.take(x, [[-5, 9], [1, 2]], mode="clip", axis=0), X),
+    "take clip of all": (lambda x: np.take(x, 99, mode="clip"), X),
+    "take of Arrays": (lambda x, i: [np.take(x, i, mode="wrap"), np.take(x, i, 0, mode="clip")], X, INTEGERS),
+    "argsort of a number": (lambda x: np.argsort(x[0, 0]), X), "sort of all": (lambda x: np.sort(x, axis=None), X),
+    "searchsorted": (lambda x: [np.searchsorted(BINS, x, side) for side in ("left", "right")], X),
+    "searchsorted edges": (lambda x: [np.searchsorted([-1.0, -0.0, 0.5, np.nan, np.nan], x, side)
+                                      for side in ("left", "right")], SPECIAL),
+    "searchsorted in one and none": (lambda x: [np.searchsorted([0.5], x), np.searchsorted([], x)], X),
+    "searchsorted in Arrays": (lambda bins: np.searchsorted(np.sort(bins), X, "right"), V),
+    "searchsorted by a sorter": (lambda x: np.searchsorted(BINS[::-1], x, sorter=np.arange(4, -1, -1)), X),
+    "searchsorted integers": (lambda x: np.searchsorted([-3, 0, 4], x), INTEGERS),
+    "digitize": (lambda x: [np.digitize(x, b, right) for b in (BINS, BINS[::-1]) for right in (False, True)], SPECIAL),
+    "insert": (lambda x: [np.insert(x, 1, 9.0, 0), np.insert(x, [0, 2, 2], [1, 2, 3], 1),
+                          np.insert(x, 5, [7.0, 8.0])], X),
+    "insert more": (lambda x, y: [np.insert(x, slice(0, 3, 2), y[:2], 0), np.insert(x, -1, y.T[:3], axis=1),
+                                  np.insert(x, [1], y.T[:3, :3], axis=1), np.insert(x, MASK[0], 0.0, 1)], X, Y),
+    "delete": (lambda x: [np.delete(x, 1, 0), np.delete(x, [0, -1], 1), np.delete(x, slice(1, 9, 3)),
+                          np.delete(x, MASK[0], 1)], X),
+    "block": (lambda x, y: [np.block([[x, y], [y, x]]), np.block([x, y]), np.block([[x], [2.0 * np.ones((1, 4))]]),
+                            np.block([x[0], 1.0]), np.block(x), np.block([[[x]], [[y]]])], X, Y),
+    "resize": (lambda x: [np.resize(x, (2, 7)), np.resize(x, 3), np.resize(x, (0, 2))], X),
+    "diagonal": (lambda x: [np.diagonal(x), np.diagonal(x, 1), np.diagonal(x, -1, 1, 0)], X),
+    "unwrap": (lambda x: [np.unwrap(x), np.unwrap(x, axis=0, period=4.0), np.unwrap(x, 5.0)], np.cumsum(X, 1) * 5),
+    "unwrap at half a turn": (lambda x: np.unwrap(x, period=2), np.array([0.0, 1.0, 0.0, -1.0, 2.0, 3.0])),
+    "cumulative": (lambda x: [f(x, axis=k, include_initial=i) for f in (np.cumulative_sum, np.cumulative_prod)
+                              for k in (0, -1) for i in (False, True)], X),
+    "cumulative of a row": (lambda v: np.cumulative_sum(v, include_initial=True), V),
+    "apply_along_axis": (lambda x: [np.apply_along_axis(f, k, x) for k in (0, -1) for f in (
+        np.sum, np.cumsum, lambda row: np.outer(row, row[:2]))], RNG.normal(size=(2, 3, 4))),
+    "apply_along_axis with more": (lambda x: np.apply_along_axis(lambda row, k, p: row[k] ** p, 1, x, 2, p=3), X),
+    "interp": (lambda x: [np.interp(x, KNOTS, V), np.interp(x, KNOTS, V, left=-9.0, right=9.0),
+                          np.interp(x, KNOTS, V, period=1.3), np.interp(x, [0.25], [3.0])], X),
+    "interp edges": (lambda x: np.interp(x, [-1.0, 0.5, 0.5, 2.5, 2.5], V), SPECIAL),
+    "interp of Arrays": (lambda xp, fp: [np.interp(X, np.sort(xp), fp), np.interp(0.1, np.sort(xp), fp)], KNOTS, V),
+    "interp by values": (lambda fp: [np.interp(X, KNOTS, fp, period=2.0), np.interp(0.2, [0.0], fp[:1])], V),
+    "gradient": (lambda x: [np.gradient(x, axis=0), *np.gradient(x), np.gradient(x[0], 0.5), *np.gradient(x, 2.0, 3.0),
+                            *np.gradient(x, edge_order=2), np.gradient(x, axis=(1, 0))[0]], X),
+    "gradient of short rows": (lambda x: [np.gradient(x[:2], axis=0),
+                                          np.gradient(x[:, :3], 2.0, axis=1, edge_order=2)], X),
+    "convolve": (lambda a, b: [f(p, q, mode) for f in (np.convolve, np.correlate) for mode in ("full", "same", "valid")
+                               for p, q in ((a, b), (b, a), (a, a), (b[:2], a), (a[:4], b[:2]), (a, b[:1]))], V, W),
+    "convolve integers": (lambda i: [np.convolve(i[0], i[1]), np.correlate(i[0], [1, 2, 3], "same")], INTEGERS),
+    "vander": (lambda v: [np.vander(v), np.vander(v, 3), np.vander(v, 4, increasing=True), np.vander(v, 0)], V),
+    "vander of integers": (lambda i: np.vander(i[0], 3), INTEGERS),
+    "polyval": (lambda p, x: [np.polyval(p, x), np.polyval([1.0, -2.0, 0.5], x), np.polyval(p, 0.3), np.polyval([], x)],
+                V, X),
+}  # fmt: skip
+
+REDUCED = {
+    "sum where": lambda x, **axes: np.sum(x, where=MASK, **axes),
+    "sum initial": lambda x, **axes: np.sum(x, initial=2.5, where=MASK[:, :1], **axes),
+    "prod where": lambda x, **axes: [np.prod(x, where=MASK, **axes), np.prod(x, initial=3.0, **axes)],
+    "max": lambda x, **axes: [np.max(x, initial=0.5, **axes), np.max(x, initial=-9.0, where=MASK, **axes)],
+    "min": lambda x, **axes: [np.min(x, initial=0.5, **axes), np.min(x, initial=9.0, where=MASK, **axes)],
+    "any": lambda x, **axes: [np.any(x > 0, where=MASK, **axes), np.all(x > 0, where=MASK, **axes)],
+    "mean": lambda x, **axes: np.mean(x, where=MASK, **axes),
+    "var": lambda x, **axes: [np.var(x, where=MASK, **axes), np.var(x, correction=1, **axes)],
+    "std": lambda x, **axes: [np.std(x, where=MASK, ddof=1, **axes), np.std(x, correction=2, **axes)],
+    "var mean": lambda x, **axes: np.var(x, mean=np.mean(x, axis=axes["axis"], keepdims=True), **axes),
+    "add.reduce": lambda x, **axes: [np.add.reduce(x, where=MASK, **axes), np.maximum.reduce(x, initial=0.0, **axes)],
+    "sum to integers": lambda x, **axes: np.sum(x, dtype=int, **axes),
+    **{f"quantile {method}": lambda x, method=method, **axes: [
+        np.quantile(x, [0.0, 0.3, 0.5, 1.0], method=method, **axes), np.percentile(x, 62.5, method=method, **axes)]
+       for method in ("linear", "lower", "higher", "nearest", "midpoint")},
+}  # fmt: skip
+
+NAN = {name: getattr(np, name) for name in ("nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd")}
+NAN["nanvar ddof"] = lambda x, **axes: [np.nanvar(x, ddof=2, **axes), np.nanstd(x, correction=1, **axes)]
+
+MATRICES = {
+    "powers": (lambda a: [np.linalg.matrix_power(a, n) for n in (-3, -1, 0, 1, 2, 5, 8)], SQUARE),
+    "powers of several": (lambda a: np.linalg.matrix_power(a, 3), np.stack([SQUARE, SQUARE.T])),
+    "lstsq": (lambda a, b: np.linalg.lstsq(a, b)[:3], TALL, V),
+    "lstsq, several": (lambda a, b: np.linalg.lstsq(a, b)[:3], TALL, RNG.normal(size=(5, 2))),
+    "lstsq, wide": (lambda a, b: np.linalg.lstsq(a.T, b)[:3], TALL, W),
+    "pinv": (lambda a: [np.linalg.pinv(a), np.linalg.pinv(a.T), np.linalg.pinv(np.stack([a, 2 * a]))], TALL),
+    "cov": (lambda x, y: [np.cov(x), np.cov(x, y), np.cov(x, rowvar=False), np.cov(x, bias=True),
+                          np.cov(x, ddof=2)], X, Y),
+    "cov of rows": (lambda v: [np.cov(v), np.cov(v, v**2), np.corrcoef(v, v**3), np.corrcoef(v)], V),
+    "corrcoef": (lambda x, y: [np.corrcoef(x), np.corrcoef(x, y), np.corrcoef(x, rowvar=False)], X, Y),
+}  # fmt: skip
+TABLE = {**ELEMENTS, **ORDERS, **MATRICES}
+
+
+def listed(x):
+    return [one for part in x for one in listed(part)] if isinstance(x, (list, tuple)) else [x]
+
+
+def in_all_ways(body, arrays, tolerance=1e-12):
+    """Numbers of a body where it is recorded, traced, and evaluated at once, beside NumPy's."""
+    with np.errstate(all="ignore"):
+        expected = listed(body(*arrays))
+    assert same(listed(run(body, *arrays)), expected, tolerance)
+    traced = bt.function(lambda *arrays: listed(body(*arrays)))(*arrays)
+    assert same(traced, expected, tolerance)
+    for found, one in zip(traced, expected):
+        if np.asarray(one).dtype.kind == "b" or np.asarray(one).dtype.kind == "f":
+            assert np.asarray(found).dtype.kind == np.asarray(one).dtype.kind
+    at_once = listed(body(*(bt.array(x) for x in arrays)))
+    assert same([np.asarray(x) for x in at_once], expected, tolerance)
+
+
+@pytest.mark.parametrize("name", list(TABLE))
+@pytest.mark.filterwarnings("ignore")
+def test_numbers_are_those_of_numpy(name):
+    body, *arrays = TABLE[name]
+    in_all_ways(body, arrays)
+
+
+@pytest.mark.parametrize("axes", AXES, ids=str)
+@pytest.mark.parametrize("name", list(REDUCED))
+@pytest.mark.filterwarnings("ignore")
+def test_reductions_are_those_of_numpy(name, axes):
+    for x in (X, np.round(X), INTEGERS, np.where(MASK, X, np.nan)):
+        if not (x.dtype.kind == "f" and np.isnan(x).any() and name == "sum to integers"):
+            in_all_ways(lambda x: REDUCED[name](x, **axes), [x])
+
+
+@pytest.mark.parametrize("axes", AXES, ids=str)
+@pytest.mark.parametrize("name", list(NAN))
+@pytest.mark.filterwarnings("ignore")
+def test_reductions_without_nan_are_those_of_numpy(name, axes):
+    for x in (HOLES, X, INTEGERS):
+        in_all_ways(lambda x: NAN[name](x, **axes), [x])
+    in_all_ways(lambda x: [np.nancumsum(x, 0), np.nancumprod(x, 1), np.nancumsum(x)], [HOLES])
+
+
+def test_reductions_of_no_elements():
+    none = np.zeros((0, 3))
+    in_all_ways(lambda x: [np.max(x, axis=0, initial=2.0), np.min(x, initial=-2.0), np.sum(x, 0, initial=1.5)], [none])
+    in_all_ways(lambda x: [np.prod(x, axis=1, keepdims=True, initial=3.0), np.nansum(x, axis=0)], [none])
+    for f in (np.max, np.min):
+        with pytest.raises(ValueError, match="initial"):
+            run(lambda x, f=f: f(x, where=MASK), X)
+
+
+def differences(body, arrays, k):
+    """The derivative of the sum of a body's results, each weighted, by its k-th array."""
+
+    def total(*arrays):
+        return sum((np.asarray(one) * weights(np.shape(one))).sum() for one in listed(body(*arrays)))
+
+    slopes, x = np.zeros(arrays[k].size), arrays[k].astype(float)
+    for j in range(x.size):
+        step = np.zeros(x.size)
+        step[j] = 1e-6
+        ends = [total(*arrays[:k], x + way * step.reshape(x.shape), *arrays[k + 1 :]) for way in (1, -1)]
+        slopes[j] = (ends[0] - ends[1]) / 2e-6
+    return slopes.reshape(x.shape)
+
+
+def weights(shape):
+    return np.cos(1.0 + np.arange(np.prod(shape, dtype=int))).reshape(shape)
+
+
+def total(body):
+    """The sum of a body's results, each weighted, of Arrays."""
+
+    def summed(*arrays):
+        parts = [one for one in listed(body(*arrays)) if isinstance(one, bt.Array)]
+        return sum(((one * weights(one.shape)).sum() for one in parts), 0.0)
+
+    return summed
+
+
+SMOOTH = {
+    name: case for name, case in TABLE.items() if all(x.dtype.kind == "f" and np.isfinite(x).all() for x in case[1:])
+    and not any(word in name for word in ("round", "rint", "searchsorted", "far", "half"))
+}  # fmt: skip
+SMOOTH.update({name: (lambda x, f=f: f(x, axis=1), X) for name, f in REDUCED.items() if "integers" not in name})
+SMOOTH["std"] = (lambda x: np.std(x, axis=0, correction=1, where=MASK[:, :1] | ~MASK), X)
+OF_ROWS, OF_ALL = (np.nansum, np.nanmax, np.nanmin, np.nanprod), (np.nanmean, np.nanvar, np.nanstd)
+SMOOTH["nan"] = (lambda x: [f(np.where(MASK, x, np.nan), axis=1) for f in OF_ROWS], X)
+SMOOTH["nan means"] = (lambda x: [f(np.where(MASK, x, np.nan)) for f in OF_ALL], X)
+
+
+@pytest.mark.parametrize("name", list(SMOOTH))
+@pytest.mark.filterwarnings("ignore")
+def test_derivatives_are_differences(name):
+    body, *arrays = SMOOTH[name]
+    summed = total(body)
+    given = [bt.array(x) for x in arrays]
+    result = summed(*given)
+    if isinstance(result, bt.Array):
+        result.backward()
+    for k, x in enumerate(arrays):
+        expected = differences(body, arrays, k)
+        found = bt.grad(summed, argnums=k)(*arrays)
+        finite = np.isfinite(expected)
+        np.testing.assert_allclose(found[finite], expected[finite], rtol=2e-6, atol=2e-7)
+        assert found.shape == x.shape
+        if isinstance(result, bt.Array):
+            np.testing.assert_allclose(given[k].grad, found, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", list(SMOOTH))
+@pytest.mark.filterwarnings("ignore")
+def test_batches_are_rows(name):
+    body, *arrays = SMOOTH[name]
+    summed = total(body)
+    batch = [np.stack([x, x[::-1].copy() if name not in ("interp of Arrays",) else x]) for x in arrays]
+    try:
+        expected = [bt.grad(summed)(*(x[k] for x in batch)) for k in range(2)]
+    except np.linalg.LinAlgError:
+        return
+    np.testing.assert_allclose(bt.vmap(bt.grad(summed))(*batch), np.stack(expected), rtol=1e-11, atol=1e-12)
+
+
+REFUSED = {
+    **dict.fromkeys(("argwhere", "flatnonzero", "nonzero", "unique", "union1d", "where"), "depends on numbers"),
+    **dict.fromkeys(("nextafter", "frexp", "modf", "spacing", "partition", "polyfit", "histogram"), "no such function"),
+    **dict.fromkeys(("linalg.cond", "linalg.svd", "linalg.eigh", "fft.fft", "einsum_path"), "no such function"),
+}
+N_OPERANDS = {"nextafter": 2, "union1d": 2, "polyfit": 3, "partition": 2}
+WRONG = {
+    "quantile": lambda x: np.quantile(x, 0.5, method="hazen"), "ldexp": lambda x: np.ldexp(x, 0.5),
+    "percentile": lambda x: np.percentile(x, 50, method="weibull"), "take": lambda x: np.take(x, 0, mode="fill"),
+    "linalg.lstsq": lambda x: np.linalg.lstsq(x, V[:3], rcond=0.1), "cov": lambda x: np.cov(x, aweights=V[:4]),
+    "linalg.pinv": lambda x: np.linalg.pinv(x, rcond=0.1), "sum": lambda x: np.sum(x, out=X),
+    "digitize": lambda x: np.digitize(0.5, x[0]), "select": lambda x: np.select([x], [x]),
+    "gradient": lambda x: np.gradient(x, [0.0, 1.0, 3.0], axis=0), "exp": lambda x: np.exp(x, where=MASK),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *WRONG])
+def test_what_is_refused_is_a_type_error_that_names_it(name):
+    f = np
+    for part in name.split("."):
+        f = getattr(f, part)
+    body = WRONG.get(name, lambda x: f(*[x] * N_OPERANDS.get(name, 1)))
+    for call in (lambda: run(body, X), lambda: body(bt.array(X)), lambda: bt.function(body)(X)):
+        with pytest.raises(TypeError, match=rf"numpy\.{name}.*{REFUSED.get(name, '')}"):
+            call()
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: np.round(x, 2), lambda x: np.fmax(x, 0.5), lambda x: np.interp(x, KNOTS, V), np.gradient, np.nanmean,
+    lambda x: np.sum(x, where=[True, False, True, True, False]), lambda x: np.convolve(x, W), np.signbit, np.vander,
+    lambda x: np.quantile(x, 0.4, method="lower"), lambda x: np.select([x > 0], [x]), lambda x: np.sum(x[1]),
+    lambda x: [f(x[2]) for f in (np.sum, np.mean, np.var, np.std, np.max, np.min, np.prod)],
+    lambda x: np.round(x[0], 1), lambda x: np.linalg.matrix_power(np.outer(x, x), 2),
+])  # fmt: skip
+def test_a_body_that_vectors_do_not_do_is_traced_with_arrays(call):
+    assert same(bt.function(lambda x: listed(call(x)))(V), listed(call(V)), 1e-13)
+
+
+def test_ties_share_the_gradient_and_nan_receives_none():
+    assert bt.grad(lambda x: np.fmax(x, 1.0).sum())(np.array([1.0, np.nan, 2.0])).tolist() == [0.5, 0.0, 1.0]
+    assert bt.grad(lambda x: np.max(x, initial=1.0))(np.array([1.0, 0.0])).tolist() == [0.5, 0.0]
+    assert bt.grad(lambda x: np.max(x, initial=1.0, where=[True, False]))(np.array([2.0, 2.0])).tolist() == [1.0, 0.0]
+    assert bt.grad(np.nanmax)(np.array([3.0, np.nan, 3.0])).tolist() == [0.5, 0.0, 0.5]
+    assert bt.grad(np.nanmean)(np.array([3.0, np.nan, 1.0])).tolist() == [0.5, 0.0, 0.5]
+    assert bt.grad(lambda x: np.fmod(x, 2.0).sum())(np.array([0.0, 3.0, -3.0])).tolist() == [1.0, 1.0, 1.0]
+    assert bt.grad(lambda x: np.round(x, 1).sum())(X).tolist() == np.zeros(X.shape).tolist()
+    slopes = bt.grad(lambda x: np.interp(x, [0.0, 1.0, 2.0], [0.0, 1.0, 5.0]).sum())
+    assert slopes(np.array([-1.0, 0.0, 0.5, 1.0, 2.0, 3.0])).tolist() == [0.0, 1.0, 1.0, 4.0, 4.0, 0.0]
+    divided = bt.grad(lambda x: np.piecewise(x, [x > 0], [lambda x: 1.0 / x, 0.0]).sum())
+    assert divided(np.array([0.0, 2.0])).tolist() == [0.0, -0.25]
+
+
+@pytest.mark.parametrize(("words", "body"), [
+    ("forbidden", lambda x: np.clip(x, 0.0, 2.0, max=1.0)), ("same length", lambda x: np.select([x > 0], [])),
+    ("too small", lambda x: np.gradient(x[:1], axis=0)), ("side", lambda x: np.searchsorted(BINS, x, side="middle")),
+    ("monotonically", lambda x: np.digitize(x, [0.0, 2.0, 1.0])), ("empty", lambda x: np.convolve(x[0, :0], x[0])),
+    ("empty", lambda x: np.interp(x, [], [])), ("equal length", lambda x: np.interp(x, [1.0, 2.0], [1.0])),
+    ("simultaneously", lambda x: np.var(x, ddof=1, correction=1)), ("axis", lambda x: np.sort(x[0, 0])),
+    ("range", lambda x: np.quantile(x, 1.5, method="lower")), ("axis", lambda x: np.cumulative_sum(x)),
+    ("iteration", lambda x: np.apply_along_axis(np.sum, 0, x[:, :0])),
+    ("functions", lambda x: np.piecewise(x, [x > 0], [])),
+])  # fmt: skip
+def test_wrong_values_are_value_errors(words, body):
+    for call in (lambda: body(bt.array(X)), lambda: run(body, X)):
+        with pytest.raises(ValueError, match=words):
+            call()
