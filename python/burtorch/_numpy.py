@@ -77,8 +77,7 @@ def function(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict
     """What ``__array_function__`` answers."""
     ours = FUNCTIONS.get(named(called))
     if ours is None:
-        reason = OF_NUMBERS if called.__name__ in SHAPES_OF_NUMBERS else "burtorch has no such function"
-        raise TypeError(f"{named(called)} does not take Arrays: {reason}")
+        raise TypeError(f"{named(called)} does not take Arrays: {why_not(called)}")
     if keywords.get("out") is not None:
         raise TypeError(f"{named(called)} takes no out= where an operand is an Array: Arrays do not change")
     keywords = {key: value for key, value in keywords.items() if key != "out"}
@@ -112,8 +111,13 @@ SHAPES_OF_NUMBERS = {
     "argwhere", "compress", "extract", "flatnonzero", "intersect1d", "nonzero", "setdiff1d", "setxor1d", "trim_zeros",
     "union1d", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
 }  # fmt: skip
-OF_NUMBERS = "the shape of its result depends on numbers; choose elements with bt.where, or call it with known numbers"
-"""Why those are refused."""
+
+
+def why_not(called: Any) -> str:
+    """Why a function that is not in the table is refused."""
+    if called.__name__ in SHAPES_OF_NUMBERS:
+        return "the shape of its result depends on numbers; choose elements with bt.where, or use known numbers"
+    return "burtorch has no such function"
 
 
 def shape_of_vector(x: Any) -> tuple[int]:
@@ -143,6 +147,8 @@ def function_of_vectors(called: Any, _types: Any, operands: tuple[Any, ...], key
             return REDUCTIONS_OF_VECTORS[name](x)
     elif name in OF_VECTORS and not keywords:
         return OF_VECTORS[name](*operands)
+    if name not in FUNCTIONS:
+        raise TypeError(f"{name} does not take Vectors or Arrays: {why_not(called)}")
     raise TypeError(
         f"{name} does not take Vectors in this way; use the functions of burtorch, or x.data for the numbers alone"
     )

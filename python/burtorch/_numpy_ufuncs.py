@@ -103,6 +103,20 @@ def power_of_2(n: Any) -> Any:
     return _core.array_row("exp2", n * 1.0) if isinstance(n, _core.Array) else numpy.exp2(n)
 
 
+def modf(x: Any) -> tuple[Any, Any]:
+    """The fraction and the whole part, both with the sign of ``x``."""
+    whole = trunc(x * 1.0)
+    return _core.array_where(abs(x) == math.inf, 0.0, x - whole), whole
+
+
+def matvec(x: Any, y: Any) -> Any:
+    return (_core.array_of(x, y) @ _core.array_of(y, x)[..., None])[..., 0]
+
+
+def vecmat(x: Any, y: Any) -> Any:
+    return (_core.array_of(x, y)[..., None, :] @ _core.array_of(y, x))[..., 0, :]
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
     "true_divide": operator.truediv, "power": operator.pow, "float_power": lambda x, y: (x * 1.0) ** y,
@@ -118,6 +132,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "conjugate": operator.pos, "floor": whole("floor"), "ceil": whole("ceil"), "trunc": trunc, "signbit": signbit,
     "clip": lambda x, low, high: _arrays.clip(x, low, high), "fmax": of_numbers(_arrays.maximum),
     "fmin": of_numbers(_arrays.minimum), "fmod": fmod, "copysign": copysign, "logaddexp2": logaddexp2,
-    "heaviside": heaviside, "ldexp": ldexp,
+    "heaviside": heaviside, "ldexp": ldexp, "modf": modf, "matvec": matvec, "vecmat": vecmat,
+    "vecdot": lambda x, y: (x * y).sum(-1),
 }  # fmt: skip
 """Other ufuncs."""

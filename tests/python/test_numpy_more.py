@@ -39,6 +39,8 @@ ELEMENTS = {
     "float_power": (np.float_power, np.abs(X), Y), "signbit": (np.signbit, SPECIAL[1:]), "rint": (np.rint, SPECIAL),
     "ldexp": (lambda x: np.ldexp(x, [1, -3, 0, 7]), X), "ldexp far": (lambda x: np.ldexp(x * 1e-300, 1500), X),
     "ldexp of Arrays": (np.ldexp, X, INTEGERS), "angle": (np.angle, SPECIAL), "imag": (np.imag, X),
+    "modf": (np.modf, SPECIAL), "modf of integers": (np.modf, INTEGERS), "vecdot": (np.vecdot, X, Y[0]),
+    "matvec": (np.matvec, np.stack([X, Y]), V[:4]), "vecmat": (np.vecmat, np.stack([W, W + 1.0]), X),
     "angle in degrees": (lambda x: np.angle(x, deg=True), X), "rint of integers": (np.rint, INTEGERS),
     "floor of integers": (np.floor, INTEGERS), "fix of integers": (np.fix, INTEGERS),
     "signbit of integers": (np.signbit, INTEGERS), "nan_to_num": (np.nan_to_num, SPECIAL),
@@ -266,7 +268,7 @@ def test_batches_are_rows(name):
 
 REFUSED = {
     **dict.fromkeys(("argwhere", "flatnonzero", "nonzero", "unique", "union1d", "where"), "depends on numbers"),
-    **dict.fromkeys(("nextafter", "frexp", "modf", "spacing", "partition", "polyfit", "histogram"), "no such function"),
+    **dict.fromkeys(("nextafter", "frexp", "spacing", "partition", "polyfit", "histogram"), "no such function"),
     **dict.fromkeys(("linalg.cond", "linalg.svd", "linalg.eigh", "fft.fft", "einsum_path"), "no such function"),
 }
 N_OPERANDS = {"nextafter": 2, "union1d": 2, "polyfit": 3, "partition": 2}
@@ -289,6 +291,10 @@ def test_what_is_refused_is_a_type_error_that_names_it(name):
     for call in (lambda: run(body, X), lambda: body(bt.array(X)), lambda: bt.function(body)(X)):
         with pytest.raises(TypeError, match=rf"numpy\.{name}.*{REFUSED.get(name, '')}"):
             call()
+    if name in REFUSED and name != "where":
+        for call in (lambda: body(bt.Vector(V)), lambda: bt.function(body)(V)):
+            with pytest.raises(TypeError, match=rf"numpy\.{name} does not take.*({REFUSED[name]}|no op)"):
+                call()
 
 
 @pytest.mark.parametrize("call", [
