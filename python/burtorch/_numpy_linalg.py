@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import namedtuple
 
 import numpy
@@ -35,6 +36,7 @@ def multi_dot(arrays: Any) -> Any:
 
 def matrix_power(a: Any, n: int) -> Any:
     """By squaring; a negative power is one of the inverse."""
+    n = operator.index(n)
     if n < 0:
         return matrix_power(_core.array_linalg("inv", a)[0], -n)
     if n == 0:

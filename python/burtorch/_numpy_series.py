@@ -107,6 +107,8 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     a, v = (x.reshape(1) if x.ndim == 0 else x for x in (array(a), array(v)))
     if a.ndim != 1 or v.ndim != 1 or 0 in (a.size, v.size):
         raise ValueError("it takes arrays of one dimension that are not empty")
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"mode must be one of 'valid', 'same', or 'full' (got {mode!r})")
     if v.size > a.size:
         return _arrays.flip(correlate(v, a, mode))
     n, m = a.size, v.size

@@ -277,7 +277,8 @@ WRONG = {
     "percentile": lambda x: np.percentile(x, 50, method="weibull"), "take": lambda x: np.take(x, 0, mode="fill"),
     "linalg.lstsq": lambda x: np.linalg.lstsq(x, V[:3], rcond=0.1), "cov": lambda x: np.cov(x, aweights=V[:4]),
     "linalg.pinv": lambda x: np.linalg.pinv(x, rcond=0.1), "sum": lambda x: np.sum(x, out=X),
-    "digitize": lambda x: np.digitize(0.5, x[0]), "select": lambda x: np.select([x], [x]),
+    "linalg.matrix_power": lambda x: np.linalg.matrix_power(x, 2.5), "digitize": lambda x: np.digitize(0.5, x[0]),
+    "select": lambda x: np.select([x], [x]),
     "gradient": lambda x: np.gradient(x, [0.0, 1.0, 3.0], axis=0), "exp": lambda x: np.exp(x, where=MASK),
 }  # fmt: skip
 
@@ -326,7 +327,8 @@ def test_ties_share_the_gradient_and_nan_receives_none():
     ("forbidden", lambda x: np.clip(x, 0.0, 2.0, max=1.0)), ("same length", lambda x: np.select([x > 0], [])),
     ("too small", lambda x: np.gradient(x[:1], axis=0)), ("side", lambda x: np.searchsorted(BINS, x, side="middle")),
     ("monotonically", lambda x: np.digitize(x, [0.0, 2.0, 1.0])), ("empty", lambda x: np.convolve(x[0, :0], x[0])),
-    ("empty", lambda x: np.interp(x, [], [])), ("equal length", lambda x: np.interp(x, [1.0, 2.0], [1.0])),
+    ("empty", lambda x: np.interp(x, [], [])), ("mode", lambda x: np.convolve(x[0], x[1], "odd")),
+    ("equal length", lambda x: np.interp(x, [1.0, 2.0], [1.0])),
     ("simultaneously", lambda x: np.var(x, ddof=1, correction=1)), ("axis", lambda x: np.sort(x[0, 0])),
     ("range", lambda x: np.quantile(x, 1.5, method="lower")), ("axis", lambda x: np.cumulative_sum(x)),
     ("iteration", lambda x: np.apply_along_axis(np.sum, 0, x[:, :0])),
