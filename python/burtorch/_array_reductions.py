@@ -100,7 +100,7 @@ def spread(
 ) -> Any:  # fmt: skip
     """The variance or the standard deviation."""
     if ddof is not None and correction is not None:
-        raise ValueError("ddof and correction can't be provided simultaneously.")
+        raise ValueError("it takes ddof= or correction=, not both")
     ddof = next((n for n in (ddof, correction) if n is not None), 0)
     if where is True and mean is None:
         return getattr(x, name)(axis, dtype, out, ddof, keepdims)

@@ -28,7 +28,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 @public
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
     if len(condlist) != len(choicelist):
-        raise ValueError("list of cases must be same length as list of conditions")
+        raise ValueError("as many choices as conditions are needed")
     for condition in condlist:
         if numpy.dtype(array(condition).dtype) != bool:
             raise TypeError("its conditions are masks, as those of comparisons")

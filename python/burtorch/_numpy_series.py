@@ -59,7 +59,7 @@ def cumulative(name: str, method: str, start: int) -> Callable[..., Any]:
     def made(x: Any, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False) -> Any:
         x = array(x)
         if axis is None and x.ndim != 1:
-            raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+            raise ValueError("an array of several axes needs axis=")
         axis = 0 if axis is None else axis
         found = reduced(method, x, axis, dtype=dtype, out=out)
         if not include_initial:
@@ -84,14 +84,14 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if builtins.any(array(step).ndim for step in steps):
         raise TypeError("it takes numbers as distances of samples, no places")
     if edge_order not in (1, 2):
-        raise ValueError("'edge_order' greater than 2 not supported")
+        raise ValueError("edge_order is 1 or 2")
     found = tuple(gradient_along(f, step, along, edge_order) for step, along in zip(steps, axes))
     return found[0] if len(found) == 1 else found
 
 
 def gradient_along(f: Any, step: Any, axis: int, edge_order: int) -> Any:
     if f.shape[axis] < edge_order + 1:
-        raise ValueError("Shape of array too small to calculate a numerical gradient, at least edge_order + 1")
+        raise ValueError("an axis needs at least edge_order + 1 samples")
     at = [part(f, slice(k, k + 1), axis) for k in (*range(edge_order + 1), *range(-edge_order - 1, -1))]
     at.append(part(f, slice(-1, None), axis))
     if edge_order == 1:
@@ -108,7 +108,7 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     if a.ndim != 1 or v.ndim != 1 or 0 in (a.size, v.size):
         raise ValueError("it takes arrays of one dimension that are not empty")
     if mode not in ("full", "same", "valid"):
-        raise ValueError(f"mode must be one of 'valid', 'same', or 'full' (got {mode!r})")
+        raise ValueError(f"mode is 'valid', 'same' or 'full', found {mode!r}")
     if v.size > a.size:
         return _arrays.flip(correlate(v, a, mode))
     n, m = a.size, v.size
@@ -150,7 +150,7 @@ def polyval(p: Any, x: Any) -> Any:
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     """How many of the sorted elements of ``a`` stand before each of ``v``: by halving, no gradient goes through it."""
     if side not in ("left", "right"):
-        raise ValueError(f"side must be one of 'left' or 'right' (got {side!r})")
+        raise ValueError(f"side is 'left' or 'right', found {side!r}")
     a = array(a) if sorter is None else take(a, sorter)
     n, v = a.shape[0], _core.array_of(v, a)
     found, step = (v != v).astype(int) * 0, 1 << a.shape[0].bit_length()
@@ -176,7 +176,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     if (bins[1:] >= bins[:-1]).all():
         return searchsorted(bins, x, side)
     if not (bins[1:] <= bins[:-1]).all():
-        raise ValueError("bins must be monotonically increasing or decreasing")
+        raise ValueError("bins rise or fall throughout")
     return len(bins) - searchsorted(bins[::-1], x, side)
 
 

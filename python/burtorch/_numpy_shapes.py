@@ -201,7 +201,7 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
     rows = _arrays.moveaxis(arr, axis, -1)
     others = rows.shape[:-1]
     if 0 in others:
-        raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
+        raise ValueError("the other axes are empty, so no row says what the function returns")
     rows = rows.reshape(math.prod(others), arr.shape[axis])
     found = _core.vmap(lambda row: func1d(row, *args, **kwargs))(rows)
     n_new = found.ndim - 1

@@ -32,4 +32,9 @@ def function_of_values(called: Any, _types: Any, operands: tuple[Any, ...], keyw
             wrong = f"{others[0]}=" if others else f"axis={axes[0]}" if axes else "these arguments"
             raise TypeError(f"numpy.{name} of a Value takes no {wrong}: a Value is one number")
         return operands[0] if name in ITSELF else operands[0] - operands[0]
-    return called._implementation(*operands, **keywords)
+    try:
+        return called._implementation(*operands, **keywords)
+    except Exception as error:
+        full = f"{called.__module__}.{name}"
+        # A body that is traced is traced with Arrays then.
+        raise TypeError(f"{full} does not take Values in this way: {error}; use an array") from error

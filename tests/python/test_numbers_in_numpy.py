@@ -81,3 +81,27 @@ def test_other_functions_take_values_as_objects():
     assert np.shape(x) == ()
     assert np.ndim(x) == 0
     assert np.size(x) == 1
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.interp(x, [0.0, 1.0, 4.0], [1.0, 3.0, 9.0]),
+        lambda x: np.fmax(x, 1.0) + np.copysign(2.0, -x),
+        lambda x: np.quantile(np.stack([x, 2.0 * x, x * x]), 0.3),
+        lambda x: np.nan_to_num(x) * np.heaviside(x, 0.5),
+        lambda x: np.polyval(np.array([1.0, 2.0]), x),
+        lambda x: 2 * np.round(x, 1),
+    ],
+)
+def test_functions_that_values_have_not_trace_with_arrays(f):
+    traced = bt.function(f)
+    for x in (2.5, 2.5, 0.71):
+        np.testing.assert_allclose(traced(x), f(np.float64(x)), rtol=1e-14)
+
+
+def test_a_body_that_fails_with_arrays_too_says_the_first_error():
+    with pytest.raises(TypeError, match=r"numpy.unique|does not take"):
+        bt.function(lambda x: np.cross(x, x))(2.5)
+    with pytest.raises(TypeError, match=r"numpy.cross does not take Values in this way"):
+        np.cross(bt.Value(1.0), bt.Value(2.0))

@@ -324,14 +324,14 @@ def test_ties_share_the_gradient_and_nan_receives_none():
 
 
 @pytest.mark.parametrize(("words", "body"), [
-    ("forbidden", lambda x: np.clip(x, 0.0, 2.0, max=1.0)), ("same length", lambda x: np.select([x > 0], [])),
-    ("too small", lambda x: np.gradient(x[:1], axis=0)), ("side", lambda x: np.searchsorted(BINS, x, side="middle")),
-    ("monotonically", lambda x: np.digitize(x, [0.0, 2.0, 1.0])), ("empty", lambda x: np.convolve(x[0, :0], x[0])),
+    ("forbidden", lambda x: np.clip(x, 0.0, 2.0, max=1.0)), ("as many choices", lambda x: np.select([x > 0], [])),
+    ("edge_order", lambda x: np.gradient(x[:1], axis=0)), ("side", lambda x: np.searchsorted(BINS, x, side="middle")),
+    ("rise or fall", lambda x: np.digitize(x, [0.0, 2.0, 1.0])), ("empty", lambda x: np.convolve(x[0, :0], x[0])),
     ("empty", lambda x: np.interp(x, [], [])), ("mode", lambda x: np.convolve(x[0], x[1], "odd")),
     ("equal length", lambda x: np.interp(x, [1.0, 2.0], [1.0])),
-    ("simultaneously", lambda x: np.var(x, ddof=1, correction=1)), ("axis", lambda x: np.sort(x[0, 0])),
+    ("not both", lambda x: np.var(x, ddof=1, correction=1)), ("axis", lambda x: np.sort(x[0, 0])),
     ("range", lambda x: np.quantile(x, 1.5, method="lower")), ("axis", lambda x: np.cumulative_sum(x)),
-    ("iteration", lambda x: np.apply_along_axis(np.sum, 0, x[:, :0])),
+    ("are empty", lambda x: np.apply_along_axis(np.sum, 0, x[:, :0])),
     ("functions", lambda x: np.piecewise(x, [x > 0], [])),
 ])  # fmt: skip
 def test_wrong_values_are_value_errors(words, body):

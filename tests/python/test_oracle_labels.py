@@ -14,7 +14,7 @@ Y = np.array([-1, 1, 1, -1, 1, -1, -1, 1, 1])
 def logistic(dtype="float64", **options):
     params = bt.Parameters(dtype=dtype)
     w = params.tensor(3, init=0.3)
-    return bt.Oracle(lambda x, y: bt.softplus(-y * bt.dot(w, x)), params=params, **options)
+    return bt.Oracle(lambda x, y: bt.softplus(-y * (w @ x)), params=params, **options)
 
 
 def expected():
@@ -53,6 +53,9 @@ def test_labels_from_zero_stay_indices():
 
 @pytest.mark.parametrize("y", [Y[:, None].astype(float), Y[:, None]], ids=["float", "int"])
 def test_a_loss_that_is_no_number_is_named(y):
-    oracle = logistic()
-    with pytest.raises(TypeError, match="the loss of one sample must be one number that depends on it, found"):
-        oracle(X, y)
+    with pytest.raises(
+        bt.TraceError, match=r"returns one float of shape \(\), found an array of float of shape \(1,\)"
+    ):
+        logistic()(X, y)
+    with pytest.raises(TypeError, match="the loss of one sample must be one number that depends on it, found Vector"):
+        logistic(lanes=4)(X, y)

@@ -399,7 +399,7 @@ impl PyArray {
         Ok(x)
     }
 
-    /// The nearest integers, the even one of two, as floats.
+    /// The nearest integers, the even one of two, as floats; or the nearest numbers of so many decimals.
     #[pyo3(signature = (decimals=0, out=None))]
     fn round<'py>(
         slf: &Bound<'py, Self>,
@@ -408,7 +408,8 @@ impl PyArray {
     ) -> PyResult<Bound<'py, PyAny>> {
         refuse("round", None, out)?;
         if decimals != 0 {
-            return Err(PyTypeError::new_err("round() of an Array takes no decimals"));
+            let rounding = slf.py().import("burtorch._numpy_more")?.getattr("round")?;
+            return rounding.call1((slf, decimals));
         }
         if slf.get().type_of().element == Element::Int {
             Ok(slf.clone().into_any())

@@ -565,7 +565,7 @@ impl Engine for CallableEngine {
     }
 
     fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64> {
-        let done = self.computed(py, want);
+        let done = self.computed(py, want).map_err(|error| self.traced.clearer(py, error));
         self.traced.end(done.is_ok());
         done
     }

@@ -29,7 +29,8 @@ pub struct Traced {
     given: Option<[Py<PyAny>; 2]>,
     /// Whether the batch has been read for lanes too.
     is_read: bool,
-    has_failed: bool,
+    /// Why the program of this call failed.
+    failed: Option<PyErr>,
 }
 
 impl HoldsObjects for Traced {
@@ -91,10 +92,17 @@ impl Traced {
     /// Ends a call that went well, or not.
     pub fn end(&mut self, is_well: bool) {
         self.given = None;
-        if std::mem::take(&mut self.has_failed) && is_well {
+        if self.failed.take().is_some() && is_well {
             // The other way works: this one is not for the callable.
             self.batches = None;
         }
+    }
+
+    /// The error of a call whose other way failed, too: that of the program, if that is about the shape of the loss.
+    pub fn clearer(&self, py: Python<'_>, error: PyErr) -> PyErr {
+        let is_of_shape =
+            |error: &&PyErr| error.value(py).to_string().contains("needs a function that returns one float");
+        self.failed.as_ref().filter(is_of_shape).map_or(error, |failed| failed.clone_ref(py))
     }
 
     /// Bytes of buffers.
@@ -115,8 +123,8 @@ impl Traced {
             Err(error) if error.is_instance_of::<PyMemoryError>(py) || !error.is_instance_of::<PyException>(py) => {
                 Err(error)
             }
-            Err(_) => {
-                self.has_failed = true;
+            Err(error) => {
+                self.failed = Some(error);
                 Ok(None)
             }
         }

@@ -83,12 +83,18 @@ pub fn record_beside(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<Tra
         record_path(body, name, options, (tree, numbers), statics.as_ref(), search)
     });
     if let Err(error) = &traced
-        && tree.has_numpy()
-        && is_of_a_wrong_type(call.py(), error)
+        && (tree.has_numpy() && is_of_a_wrong_type(call.py(), error) || is_of_numpy(call.py(), error))
     {
         may_need_arrays();
     }
     traced
+}
+
+/// Whether a function of NumPy has refused a Value or a Vector, or has asked one for what only an array has.
+fn is_of_numpy(py: Python<'_>, error: &PyErr) -> bool {
+    let text = error.value(py).to_string();
+    text.starts_with("numpy.")
+        || error.is_instance_of::<PyAttributeError>(py) && text.starts_with("'burtorch.Value' object has no attribute")
 }
 
 /// Whether this is how a body fails that does with a Vector what only an Array can do.

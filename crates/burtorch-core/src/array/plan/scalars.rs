@@ -111,7 +111,10 @@ impl<E: ArrayFloat> Code<E> {
     ) {
         let is_slot = |slot: usize| slot < slots.len();
         let writes = || before.iter().chain(after.iter());
-        assert!(slots.len() >= self.slots && reads.iter().chain(writes()).all(|c| is_slot(c.slot)), "a slot is missing");
+        assert!(
+            slots.len() >= self.slots && reads.iter().chain(writes()).all(|c| is_slot(c.slot)),
+            "a slot is missing"
+        );
         assert!(moves.iter().all(|&(from, to)| is_slot(from) && is_slot(to)), "a slot is missing");
         assert!(reads.iter().all(|c| c.is_inside(n, from)) && writes().all(|c| c.is_inside(n, to)), "a list ends");
         let slots = slots.as_mut_ptr();
