@@ -23,6 +23,11 @@ import pytest
 
 import burtorch as bt
 
+try:
+    import numpy as np
+except ImportError:
+    np = None
+
 long_calls = types.SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("long_calls.py"))))
 
 N = 100_000
@@ -407,6 +412,39 @@ def test_long_calls_answer_ctrl_c(striker, name):
     if late:
         print(f"{name}: {1e3 * took:.0f} ms, {len(late)} interrupts in time, slowest {1e3 * max(late):.1f} ms")
     assert not late or max(late) < 0.1, f"the slowest of {len(late)} took {1e3 * max(late):.1f} ms"
+
+
+def dominant(n):
+    return np.random.default_rng(0).normal(size=(n, n)) / n + np.eye(n)
+
+
+MATRICES = {
+    "product": lambda a: a @ a,
+    "einsum": lambda a: np.einsum("ij,kj->ik", a, a),
+    "solve": lambda a: np.linalg.solve(a, a),
+    "inverse": np.linalg.inv,
+    "determinant": lambda a: np.linalg.slogdet(a)[1],
+    "cholesky": lambda a: np.linalg.cholesky(a @ a.T),
+    "qr": lambda a: np.linalg.qr(a)[1],
+    "gradient of solve": bt.grad(lambda a: (np.linalg.solve(a, a[:, :9]) ** 2).sum()),
+    "products in a loop": lambda a: bt.fori_loop(0, 3, lambda i, x: a @ x, a),
+    "products of rows": bt.vmap(lambda a: a @ a @ a, in_axes=0),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_large_matrices_answer_ctrl_c(striker, name):
+    pytest.importorskip("numpy")
+    f, n, took = bt.function(MATRICES[name]), 200, 0.0
+    while took < 0.4:
+        n = n * 3 // 2
+        a = dominant(n)[None] if name == "products of rows" else dominant(n)
+        start = perf_counter()
+        whole = np.asarray(f(a))
+        took = perf_counter() - start
+    found = [striker.strike(part * took, lambda: f(a)) for part in (0.05, 0.3)]
+    assert max(late for late in found if late is not None) < 0.1
+    np.testing.assert_array_equal(f(a), whole)
 
 
 @pytest.mark.parametrize("name", ["load", "Graph._repr_html_"])

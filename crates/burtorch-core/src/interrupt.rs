@@ -71,6 +71,11 @@ pub fn is_over() -> bool {
     }
 }
 
+/// Runs work whose kernels ask as well: what they leave unfinished is not kept, as [`check`] tells afterwards.
+pub(crate) fn in_kernels<T>(work: impl FnOnce() -> T) -> T {
+    stop::kernels_asking(is_over, work)
+}
+
 /// An error if the work is to end, without asking again: before what has been done is kept.
 pub fn check() -> Result<()> {
     match QUESTION.get() {

@@ -106,6 +106,20 @@ enum State {
 thread_local! {
     static STATE: Cell<State> = const { Cell::new(State::Nobody) };
     static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
+    /// What kernels ask instead.
+    static QUESTION: Cell<fn() -> bool> = const { Cell::new(is_over) };
+}
+
+/// Runs work whose kernels ask this question, which asks for tokens too.
+pub(crate) fn kernels_asking<T>(question: fn() -> bool, work: impl FnOnce() -> T) -> T {
+    struct Back(fn() -> bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            QUESTION.set(self.0);
+        }
+    }
+    let _before = Back(QUESTION.replace(question));
+    work()
 }
 
 /// Puts back what was watched before, also in a panic.
@@ -221,7 +235,7 @@ impl Pace {
     #[cold]
     #[inline(never)]
     fn ask(&mut self) -> bool {
-        let goes_on = !is_over();
+        let goes_on = !QUESTION.get()();
         // The next question is asked as well.
         self.left = if goes_on { Self::WORK } else { 0 };
         goes_on

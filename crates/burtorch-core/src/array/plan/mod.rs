@@ -54,6 +54,7 @@ use super::dims::{Dims, bad};
 use super::instr::{ArrayOp, ArrayProgram, Data, Element, Type};
 use super::lower::lowered;
 use crate::error::Result;
+use crate::interrupt;
 use crate::memory::list_for;
 use crate::scalar::DType;
 use crate::simd::Real;
@@ -175,7 +176,7 @@ impl<E: ArrayFloat> Plan<E> {
     /// refused; then there are no results.
     pub fn run(&mut self, arguments: &[Argument<'_, E>], parameters: &[&[E]]) -> Result<()> {
         self.check(arguments, parameters)?;
-        self.run_steps(arguments, parameters)
+        interrupt::in_kernels(|| self.run_steps(arguments, parameters))
     }
 
     fn run_steps(&mut self, arguments: &[Argument<'_, E>], parameters: &[&[E]]) -> Result<()> {

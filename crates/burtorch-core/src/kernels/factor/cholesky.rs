@@ -3,7 +3,8 @@
 use super::super::float::KernelFloat;
 use super::super::levels::{Target, leveled};
 use super::super::product::{Finish, Matrix, MatrixMut, Start, product};
-use super::{BLOCK, add_multiple};
+use super::{BLOCK, add_multiple, block_work};
+use crate::sync::stop::Pace;
 
 /// Overwrites the lower triangle of the symmetric matrix `a` of `n` rows by `L` with `L Lᵀ = a`, and what lies above by 0. Only the lower
 /// triangle is read. Returns whether the matrix is positive definite; else `L` has NaNs or infinities.
@@ -11,9 +12,12 @@ use super::{BLOCK, add_multiple};
 /// Simply: for each column, take the root of the diagonal, divide the rest by it, and subtract its products from the columns
 /// that follow. Departure: columns are taken [`BLOCK`] at once, and what they subtract from the others is products.
 pub fn cholesky<E: KernelFloat>(n: usize, a: &mut [E], workspace: &mut [E]) -> bool {
-    let mut is_definite = true;
+    let (mut is_definite, mut pace) = (true, Pace::new());
     for first in (0..n).step_by(BLOCK) {
         let end = (first + BLOCK).min(n);
+        if !pace.goes_on(block_work(n - first)) {
+            break;
+        }
         is_definite &= columns_of_cholesky(n, a, first, end, workspace);
         let (rows, width) = (n - end, end - first);
         let (positive, rest) = workspace.split_at_mut(rows * width);

@@ -3,7 +3,8 @@
 use super::super::float::KernelFloat;
 use super::super::levels::{Target, leveled};
 use super::super::product::{Finish, Matrix, MatrixMut, Start, product};
-use super::{BLOCK, add_multiple, two_rows};
+use super::{BLOCK, add_multiple, block_work, two_rows};
+use crate::sync::stop::Pace;
 
 /// Overwrites the matrix `a` of `n` rows by its factors: `L` below the diagonal (1 on it), `U` on and above it. Row `i` of `L U` is
 /// row `permutation[i]` of the matrix. Returns the sign of the permutation.
@@ -15,9 +16,12 @@ pub fn lu<E: KernelFloat>(n: usize, a: &mut [E], permutation: &mut [i64], worksp
     for (i, row) in permutation.iter_mut().enumerate() {
         *row = i as i64;
     }
-    let mut sign = E::of(1.0);
+    let (mut sign, mut pace) = (E::of(1.0), Pace::new());
     for first in (0..n).step_by(BLOCK) {
         let end = (first + BLOCK).min(n);
+        if !pace.goes_on(block_work(n - first)) {
+            break;
+        }
         sign = columns_of_lu(n, a, first, end, permutation, sign);
         let (rows, others) = (n - end, n - end);
         if rows == 0 {

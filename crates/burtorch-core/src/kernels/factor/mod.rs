@@ -1,7 +1,8 @@
 //! Factorisations of small dense matrices, by rows: LU with partial pivoting, Cholesky, QR, and triangular systems.
 //!
 //! Promises: no heap allocation; above [`BLOCK`] rows the work is products of matrices; the same bits on every CPU level with
-//! fused multiply-add. A singular matrix gives infinities and NaNs as IEEE 754 has them. Knows nothing of arrays or derivatives.
+//! fused multiply-add. A singular matrix gives infinities and NaNs as IEEE 754 has them. A token or Ctrl-C ends them between two
+//! blocks. Knows nothing of arrays or derivatives.
 
 mod cholesky;
 mod lu;
@@ -26,6 +27,11 @@ pub fn factor_workspace_len<E: KernelFloat>(m: usize, n: usize) -> usize {
     let side = m.max(n);
     let product = product_workspace_len::<E>(side, side, BLOCK).max(product_workspace_len::<E>(BLOCK, side, side));
     product + 3 * BLOCK * side + 2 * BLOCK * BLOCK + side
+}
+
+/// Multiply-adds of a block with so many rows, but for its products, which ask themselves.
+fn block_work(rows: usize) -> usize {
+    rows * BLOCK * BLOCK
 }
 
 /// `a * b + c`, fused where the CPU can.

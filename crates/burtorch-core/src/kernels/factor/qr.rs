@@ -3,7 +3,8 @@
 use super::super::float::KernelFloat;
 use super::super::levels::{Target, leveled};
 use super::super::product::{Finish, Matrix, MatrixMut, Start, product};
-use super::{BLOCK, add_multiple, mul_add};
+use super::{BLOCK, add_multiple, block_work, mul_add};
+use crate::sync::stop::Pace;
 
 /// Factors the matrix `a` of `m` rows and `n <= m` columns: `q`, as large, has orthonormal columns, and `r`, of `n` rows, is upper
 /// triangular. `a` is overwritten.
@@ -13,10 +14,13 @@ use super::{BLOCK, add_multiple, mul_add};
 /// Van Loan 1989), which is applied by products.
 pub fn qr<E: KernelFloat>(m: usize, n: usize, a: &mut [E], q: &mut [E], r: &mut [E], workspace: &mut [E]) {
     let zero = E::default();
-    let blocks = n.div_ceil(BLOCK);
+    let (blocks, mut pace) = (n.div_ceil(BLOCK), Pace::new());
     // The factors of reflections stand in the first column of `r` until the end.
     for first in (0..n).step_by(BLOCK) {
         let end = (first + BLOCK).min(n);
+        if !pace.goes_on(2 * block_work(m - first)) {
+            break;
+        }
         let (scales, rest) = workspace.split_at_mut(BLOCK);
         reflections(m, n, a, first, end, scales, rest);
         for k in first..end {
@@ -31,6 +35,9 @@ pub fn qr<E: KernelFloat>(m: usize, n: usize, a: &mut [E], q: &mut [E], r: &mut 
     }
     for block in (0..blocks).rev() {
         let (first, end) = (block * BLOCK, (block * BLOCK + BLOCK).min(n));
+        if !pace.goes_on(block_work(m - first)) {
+            break;
+        }
         let (scales, rest) = workspace.split_at_mut(BLOCK);
         for k in first..end {
             scales[k - first] = r[k * n];

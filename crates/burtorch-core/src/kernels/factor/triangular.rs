@@ -3,7 +3,8 @@
 use super::super::float::KernelFloat;
 use super::super::levels::{Target, leveled};
 use super::super::product::{Finish, Matrix, MatrixMut, Start, product};
-use super::{BLOCK, add_multiple, mul_add, two_rows};
+use super::{BLOCK, add_multiple, block_work, mul_add, two_rows};
+use crate::sync::stop::Pace;
 
 /// Which triangle of a matrix is meant, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -40,8 +41,11 @@ pub fn solve_triangular<E: KernelFloat>(
         return;
     }
     let is_forward = triangle.is_forward();
-    let blocks = n.div_ceil(BLOCK);
+    let (blocks, mut pace) = (n.div_ceil(BLOCK), Pace::new());
     for block in 0..blocks {
+        if !pace.goes_on(block_work(m.max(n))) {
+            break;
+        }
         let block = if is_forward { block } else { blocks - 1 - block };
         let (first, end) = (block * BLOCK, (block * BLOCK + BLOCK).min(n));
         rows_of_solution(triangle, n, m, a, x, first, end);
