@@ -542,6 +542,19 @@ def test_sums_and_products_of_values_stay_values():
     assert (y.data, x.grad) == (126.0, 6 * 14 + 9 * 7)
 
 
+def test_cross_entropy_takes_known_logits_and_plain_arrays():
+    rows, classes = numbers((3, 4), 3), np.array([2, 0, 3])
+    expected = -(rows - np.log(np.exp(rows).sum(1, keepdims=True)))[[0, 1, 2], classes]
+    np.testing.assert_allclose(bt.softmax_cross_entropy(rows, classes), expected, rtol=1e-12)
+    np.testing.assert_allclose(bt.softmax_cross_entropy(rows[0], 2), expected[0], rtol=1e-12)
+    traced = bt.function(lambda k: bt.softmax_cross_entropy(rows, k))
+    np.testing.assert_allclose(traced(classes), expected, rtol=1e-12)
+    alone = bt.function(lambda k, x: bt.softmax_cross_entropy(rows[0], k) * x)
+    np.testing.assert_allclose(alone(np.int64(2), np.ones(2)), [expected[0]] * 2, rtol=1e-12)
+    with pytest.raises(TypeError, match="takes a Vector, an Array or an array as logits, found str"):
+        bt.softmax_cross_entropy("logits", 1)
+
+
 def test_layers_take_arrays():
     w, b = numbers((4, 3), 7), numbers((4,), 8)
     table, rows = numbers((5, 3), 9), np.array([4, 0, -1])

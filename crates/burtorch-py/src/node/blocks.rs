@@ -238,7 +238,7 @@ pub fn affine_of<'py>(
 /// The cross-entropy of the softmax of `logits`, in nats: `log(sum(exp(z))) - z[target]`.
 ///
 /// Args:
-///     logits: a Vector of contiguous scalars, as block ops give them.
+///     logits: a Vector of contiguous scalars, as block ops give them; or an Array or an array, of classes along its last axis.
 ///     target: TokenIds of one number, an int, or a Vector of as many probabilities, which receive no gradient.
 ///
 /// Returns a Value. Never overflows.
@@ -259,10 +259,20 @@ pub fn affine_of<'py>(
 fn softmax_cross_entropy<'py>(logits: &Bound<'py, PyAny>, target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     use burtorch_core::CrossEntropyTarget;
     let py = logits.py();
-    if any_array(std::slice::from_ref(logits)) {
+    if any_array(&[logits.clone(), target.clone()]) {
         return array::functions::array_cross_entropy(logits.clone(), target.clone()).map(Bound::into_any);
     }
-    let logits = logits.cast::<PyVector>()?;
+    if super::vector::is_array(logits) && !target.is_instance_of::<PyVector>() {
+        // Numbers alone.
+        let (core, target) = (py.import("burtorch._core")?, py.import("numpy")?.call_method1("asarray", (target,))?);
+        let function = core.getattr("array_cross_entropy")?;
+        return core.getattr("array_evaluated")?.call1((function, logits, target));
+    }
+    let Ok(logits) = logits.cast::<PyVector>() else {
+        let found = crate::convert::buffer::type_name(logits);
+        let message = format!("softmax_cross_entropy() takes a Vector, an Array or an array as logits, found {found}");
+        return Err(PyTypeError::new_err(message));
+    };
     let owner = logits.get().owner(py).clone();
     let probabilities = target.cast::<PyVector>().ok();
     if let Some(probabilities) = probabilities
