@@ -41,7 +41,8 @@ fn whole(x: f128, up: impl FnOnce(Ordering, bool) -> bool) -> f128 {
         return x;
     }
     let size = kept + u128::from(up(cut.cmp(&(1 << (below - 1))), kept % 2 == 1));
-    (size as f128).copysign(x)
+    // The compiler's own conversion from u128 takes the number for its address on Windows, x86-64.
+    joined(size, 16383 + STORED as i32).copysign(x)
 }
 
 /// The largest integer not above x.
