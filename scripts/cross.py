@@ -4,9 +4,9 @@
     python scripts/cross.py aarch64-unknown-linux-gnu
     python scripts/cross.py --tests levels:bits:: # one test binary, and a part of its names
 
-The folder, target/cross/forky, takes 5 GB with what is built in it, and the first run downloads 1.5 GB. Nothing outside
-of it changes: `rm -rf target/cross` removes everything. Tests that no emulator runs are built without optimisation.
-What takes longer than `--limit` seconds is cut off, and the table, with a line for each target, says so.
+The folder, target/cross/forky, takes 5 GB with what is built in it, and the first run downloads 1.5 GB. Nothing
+outside of it changes: `rm -rf target/cross` removes everything. What takes longer than `--limit` seconds is cut off,
+and the table, with a line for each target, says so.
 """
 
 from __future__ import annotations
@@ -35,7 +35,45 @@ OLDER = "trixie"
 WINE = "wine64"
 WINE_PATH = "/usr/lib/wine/wine64"
 PYTHON = "3.14"
-STD_SOURCE = "/usr/lib/rustlib/src/rust/library"
+# Two targets of Windows link with mingw's libraries. "gnu" takes the arithmetic of float128 from libgcc, which returns
+# results elsewhere than the compiler expects; "gnullvm" takes the compiler's own, as "msvc" does. Its linker is clang,
+# whose options for libraries gcc does not know and does not need.
+MINGW = "x86_64-w64-mingw32-gcc"
+WINDOWS_LINKER = f"""#!/bin/sh
+for option; do
+    shift
+    case "$option" in --unwindlib=none | -nolibc) ;; *) set -- "$@" "$option" ;; esac
+done
+exec {MINGW} "$@"
+"""
+# The unwinder of Debian's gcc asks glibc which loaded object holds an address. musl has no such function, and without
+# an answer no panic is caught. The unwinder reads one field of it: the table of frames.
+FIND_OBJECT = """
+#define _GNU_SOURCE
+#include <link.h>
+
+struct found { unsigned long long flags; void *start, *end, *map, *frames; };
+struct search { ElfW(Addr) address; struct found *found; };
+
+static int look(struct dl_phdr_info *info, size_t size, void *data) {
+    struct search *search = data;
+    void *frames = 0;
+    int holds = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        ElfW(Addr) start = info->dlpi_addr + part->p_vaddr;
+        if (part->p_type == PT_GNU_EH_FRAME) frames = (void *) start;
+        if (part->p_type == PT_LOAD && search->address - start < part->p_memsz) holds = 1;
+    }
+    search->found->frames = frames;
+    return holds && frames;
+}
+
+int _dl_find_object(void *address, struct found *found) {
+    struct search search = { (ElfW(Addr)) address, found };
+    return dl_iterate_phdr(look, &search) ? 0 : -1;
+}
+"""
 
 
 @dataclass
@@ -47,7 +85,7 @@ class Target:
     linker: str = ""
     builds_std: bool = False
     flags: str = ""
-    optimised: int = 0  # the level of the compiler; an emulator takes minutes for one test without
+    compiler: str = ""  # of C, where it is not the linker
 
     @property
     def how(self) -> str:
@@ -59,9 +97,9 @@ class Target:
 
 TARGETS = [
     Target("x86_64-unknown-linux-gnu"),
-    Target("aarch64-unknown-linux-gnu", "qemu-aarch64 -L /usr/aarch64-linux-gnu", "aarch64-linux-gnu-gcc", optimised=1),
+    Target("aarch64-unknown-linux-gnu", "qemu-aarch64 -L /usr/aarch64-linux-gnu", "aarch64-linux-gnu-gcc"),
     Target("x86_64-unknown-linux-musl", "", "musl-gcc", True, "-L /target/musl"),
-    Target("x86_64-pc-windows-gnu", WINE_PATH, "x86_64-w64-mingw32-gcc", True, "-L /target/windows"),
+    Target("x86_64-pc-windows-gnullvm", WINE_PATH, "/target/windows/linker-gcc", True, "-L /target/windows", MINGW),
     Target("aarch64-apple-darwin", None, builds_std=True),
     Target("x86_64-apple-darwin", None, builds_std=True),
     Target("wasm32-unknown-unknown", None),
@@ -88,6 +126,10 @@ class Folder:
         certificates = Path("/etc/ssl/certs/ca-certificates.crt")  # also those of a proxy
         if certificates.exists():
             shutil.copy(certificates, self.path / "cargo/ca.crt")
+        (self.path / "target/musl/find_object.c").write_text(FIND_OBJECT)
+        linker = self.path / "target/windows/linker-gcc"
+        linker.write_text(WINDOWS_LINKER)
+        linker.chmod(0o755)
         made, wanted = self.path / ".packages", " ".join([*PACKAGES, WINE])
         if made.exists() and made.read_text() == wanted:
             return
@@ -105,10 +147,11 @@ class Folder:
             f"{install} {' '.join(PACKAGES)} && "
             f"VERSION=$(apt-cache madison {WINE} | awk '{{print $3; exit}}') && "
             f"{install} {WINE}=$VERSION libwine=$VERSION && apt-get clean && "
-            # What a linker for Windows and for musl asks for, which upstream ships with std and Debian does not.
-            f"for x in rsbegin rsend; do RUSTC_BOOTSTRAP=1 rustc --target x86_64-pc-windows-gnu --emit=obj "
-            f"-o /target/windows/$x.o {STD_SOURCE}/rtstartup/$x.rs || exit 1; done && "
-            'cp "$(gcc -print-file-name=libgcc_eh.a)" /target/musl/libunwind.a'
+            # The unwinder that std asks for by this name.
+            'cp "$(x86_64-w64-mingw32-gcc -print-file-name=libgcc_eh.a)" /target/windows/libunwind.a && '
+            'cp "$(gcc -print-file-name=libgcc_eh.a)" /target/musl/libunwind.a && '
+            "musl-gcc -O2 -c -o /target/musl/find_object.o /target/musl/find_object.c && "
+            "ar r /target/musl/libunwind.a /target/musl/find_object.o"
         )
         made.write_text(wanted)
 
@@ -153,10 +196,10 @@ def settings(target: Target) -> dict[str, str]:
     """What Cargo reads from the environment."""
     name = target.name.upper().replace("-", "_")
     found = {"RUSTC_BOOTSTRAP": "1"} if target.builds_std else {}
-    for profile in ("DEV", "TEST"):
-        found[f"CARGO_PROFILE_{profile}_OPT_LEVEL"] = str(target.optimised)
     if target.linker:
         found[f"CARGO_TARGET_{name}_LINKER"] = target.linker
+    if target.compiler:
+        found[f"CC_{target.name.replace('-', '_')}"] = target.compiler
     if target.flags:
         found[f"CARGO_TARGET_{name}_RUSTFLAGS"] = f"{target.flags} -C link-self-contained=no"
     return found
