@@ -130,7 +130,19 @@ class Folder:
         linker = self.path / "target/windows/linker-gcc"
         linker.write_text(WINDOWS_LINKER)
         linker.chmod(0o755)
-        made, wanted = self.path / ".packages", " ".join([*PACKAGES, WINE])
+        install = "DEBIAN_FRONTEND=noninteractive apt-get --solver internal -qq -y install --no-install-recommends"
+        wanted = (
+            "dpkg --add-architecture arm64 && apt-get -qq update && "
+            f"{install} {' '.join(PACKAGES)} && "
+            f"VERSION=$(apt-cache madison {WINE} | awk '{{print $3; exit}}') && "
+            f"{install} {WINE}=$VERSION libwine=$VERSION && apt-get clean && "
+            # The unwinder, under the name that std asks for.
+            f'cp "$({MINGW} -print-file-name=libgcc_eh.a)" /target/windows/libunwind.a && '
+            'cp "$(gcc -print-file-name=libgcc_eh.a)" /target/musl/libunwind.a && '
+            "musl-gcc -O2 -c -o /target/musl/find_object.o /target/musl/find_object.c && "
+            "ar r /target/musl/libunwind.a /target/musl/find_object.o"
+        )
+        made = self.path / ".made"
         if made.exists() and made.read_text() == wanted:
             return
         apt = self.path / "etc/apt"
@@ -141,18 +153,7 @@ class Folder:
         (self.path / "etc/dpkg/dpkg.cfg.d/99cross").write_text(f"force-unsafe-io\n{left_out}")
         (apt / f"sources.list.d/{OLDER}.list").write_text(f"deb [arch=amd64] {MIRROR} {OLDER} main\n")
         (apt / f"preferences.d/{OLDER}").write_text(f"Package: *\nPin: release n={OLDER}\nPin-Priority: 100\n")
-        install = "DEBIAN_FRONTEND=noninteractive apt-get --solver internal -qq -y install --no-install-recommends"
-        self.run(
-            "dpkg --add-architecture arm64 && apt-get -qq update && "
-            f"{install} {' '.join(PACKAGES)} && "
-            f"VERSION=$(apt-cache madison {WINE} | awk '{{print $3; exit}}') && "
-            f"{install} {WINE}=$VERSION libwine=$VERSION && apt-get clean && "
-            # The unwinder that std asks for by this name.
-            'cp "$(x86_64-w64-mingw32-gcc -print-file-name=libgcc_eh.a)" /target/windows/libunwind.a && '
-            'cp "$(gcc -print-file-name=libgcc_eh.a)" /target/musl/libunwind.a && '
-            "musl-gcc -O2 -c -o /target/musl/find_object.o /target/musl/find_object.c && "
-            "ar r /target/musl/libunwind.a /target/musl/find_object.o"
-        )
+        self.run(wanted)
         made.write_text(wanted)
 
     def run(self, command: str, environment: dict[str, str] | None = None, limit: float | None = None) -> str:
