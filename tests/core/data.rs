@@ -109,7 +109,10 @@ fn malformed_lines_are_refused_by_number() {
     let two = LibsvmOptions { labels: Some((0.0, 1.0)), ..plain };
     let found = "2: a label is neither 0 nor 1; the file has -1, 1, 2.5";
     assert_eq!(reason("1\n-1\n1\n2.5\n", two), found);
-    assert!(matches!(read_libsvm("/nowhere/at/all".as_ref(), plain), Err(Error::System { code: 2, .. })));
+    // Windows has a number of its own for a folder that does not exist.
+    let absent = if cfg!(windows) { 3 } else { 2 };
+    let refused = read_libsvm("/nowhere/at/all".as_ref(), plain);
+    assert!(matches!(refused, Err(Error::System { code, .. }) if code == absent), "{refused:?}");
 }
 
 #[test]

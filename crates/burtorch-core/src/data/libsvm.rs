@@ -47,8 +47,10 @@ fn malformed(line: u64, reason: impl Into<String>) -> Error {
 
 /// Reads a file of text, gzip or bzip2.
 pub fn read_libsvm(path: &Path, options: LibsvmOptions) -> Result<Dataset> {
+    // The second number is that of Windows for the same.
+    const EIO: i32 = if cfg!(windows) { 1117 } else { 5 };
     let refused = |doing, error: io::Error| Error::System {
-        code: error.raw_os_error().unwrap_or(5),
+        code: error.raw_os_error().unwrap_or(EIO),
         doing,
         path: path.to_path_buf(),
     };
