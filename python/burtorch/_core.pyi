@@ -2054,7 +2054,7 @@ class Runner:
 
 def _prox(rule: tuple[Any, ...], x: Any, step: float) -> tuple[Any, float]: ...
 def _sample(
-    rule: tuple[Any, ...], n: int, seed: int, round: int, client: int = 0
+    rule: tuple[Any, ...], n: int, seed: int, round: int, client: int | None = None
 ) -> tuple[Any, Any, tuple[float, float] | None, float]: ...
 
 @final

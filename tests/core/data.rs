@@ -97,7 +97,9 @@ fn malformed_lines_are_refused_by_number() {
         ("1 1:2:3", "1: expected a number behind the colon, found \"1:2:3\""),
         ("1 1 2:3", "1: expected index:value, found \"1\""),
         ("1 -1:2", "1: expected index:value, found \"-1:2\""),
-        ("1 qid:3 1:2", "1: expected index:value, found \"qid:3\""),
+        ("1 qid:x 1:2", "1: expected a whole number behind qid:, found \"x\""),
+        ("1 qid:3:4", "1: expected a whole number behind qid:, found \"3:4\""),
+        ("1 1:2 qid:3", "1: expected index:value, found \"qid:3\""),
         ("1 4294967296:1", "1: feature 4294967296 is out of range: the largest is 4294967295"),
         ("1 12345678901234567890:1", "1: expected index:value, found \"12345678901234567890:1\""),
         ("\0\0", "1: expected a label, a number, found \"\\0\\0\""),
@@ -106,6 +108,9 @@ fn malformed_lines_are_refused_by_number() {
     }
     let narrow = LibsvmOptions { n_features: Some(2), ..plain };
     assert_eq!(reason("1 2:1\n1 3:1", narrow), "2: feature 3 is out of range: the largest is 2");
+    let single = LibsvmOptions { is_single: true, ..plain };
+    assert_eq!(reason("1 1:1e38\n1 1:1e39", single), "2: feature 1 is 1e39; features must be finite in float32");
+    assert_eq!(reason("-1e39 1:1", single), "1: the label is -1e39; labels must be finite in float32");
     let two = LibsvmOptions { labels: Some((0.0, 1.0)), ..plain };
     let found = "2: a label is neither 0 nor 1; the file has -1, 1, 2.5";
     assert_eq!(reason("1\n-1\n1\n2.5\n", two), found);
@@ -113,6 +118,13 @@ fn malformed_lines_are_refused_by_number() {
     let absent = if cfg!(windows) { 3 } else { 2 };
     let refused = read_libsvm("/nowhere/at/all".as_ref(), plain);
     assert!(matches!(refused, Err(Error::System { code, .. }) if code == absent), "{refused:?}");
+}
+
+#[test]
+fn query_numbers_are_skipped() {
+    let plain = read("2 1:0.5 4:1\n1\n").unwrap();
+    assert_eq!(read("2 qid:7 1:0.5 4:1\n1  qid:8").unwrap(), plain);
+    assert_eq!(read("2 qid:7 1:0.5 4:1\n1 qid:8# a query").unwrap(), plain);
 }
 
 #[test]

@@ -263,7 +263,7 @@ fn a_step_of_clients_makes_no_heap_call_after_warm_up() {
             let sampler = Sampler::new(Sampling::Nice(4), 400).unwrap();
             Box::new(LKatyusha::new(LSvrg::new(sampler, 0.3).unwrap(), 0.1, 0.2).unwrap())
         },
-        Box::new(Dasha::new(clients(random), 0.3).unwrap()),
+        Box::new(Dasha::new(clients(random), 0.3, true).unwrap()),
         Box::new(Ef14::new(clients(top))),
         Box::new(Scaffnew::new(clients(top), 0.5, true).unwrap()),
         with_local(&|clients, local| Box::new(Ef21::<f32>::new(clients, local, 0.3, true).unwrap())),

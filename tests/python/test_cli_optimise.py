@@ -160,7 +160,7 @@ def test_a_method_that_diverges_keeps_its_last_finite_iterate(data, capsys):
 
 def test_files_that_cannot_be_used_are_one_line(data, capsys, tmp_path):
     status, _, err = run(capsys, "--data", tmp_path / "none")
-    assert (status, len(err.splitlines())) == (1, 1)
+    assert (status, len(err.splitlines())) == (2, 1)
     data.write_text("1 1:0.5\n2 1:0.1\n3 1:1\n")
     status, _, err = run(capsys, "--data", data)
     assert (status, len(err.splitlines())) == (2, 1)

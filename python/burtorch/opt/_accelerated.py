@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from burtorch.opt._base import Method, probability, squared
+from burtorch.opt._arguments import positive, probability
+from burtorch.opt._base import Method, squared
 from burtorch.opt._rules import Full, Nice, Sampling
 from burtorch.opt._smoothness import Smoothness, smoothness
 
@@ -14,12 +15,18 @@ if TYPE_CHECKING:
     from burtorch.opt._base import Vector
 
 
+def at_most(mu: float, L: float) -> None:
+    """A ValueError for strong convexity above the smoothness, but for rounding."""
+    if mu > L * (1.0 + 1e-9):
+        raise ValueError(f"mu must be at most L, which is {L}, found {mu}")
+
+
 class AGD(Method):
     """Accelerated gradient descent of Nesterov; with a proximal term FISTA.
 
     Args:
         problem: a FiniteSum.
-        mu: of the strong convexity of f: that of `smoothness` unless told otherwise; 0 for convex f.
+        mu: of the strong convexity of f, at most L: that of `smoothness` unless told otherwise; 0 for convex f.
         others: see `Method`.
 
     Theorem (Nesterov 2018, "Lectures on convex optimization", Section 2.2; Beck and Teboulle 2009), with y = x + s (z -
@@ -50,11 +57,14 @@ class AGD(Method):
         if mu is None:
             constants = smoothness(problem) if constants is None else constants
             mu = constants.mu
+        if constants is not None:
+            at_most(mu, constants.L)
         self.mu = mu
         super().__init__(problem, x0, mu=mu, constants=constants, **more)
 
     def theory_step(self) -> float:
         """1/L."""
+        at_most(self.mu, self.constants.L)
         return 1.0 / self.constants.L
 
     def rate(self) -> float:
@@ -81,8 +91,8 @@ class LKatyusha(Method):
         problem: a FiniteSum.
         sampling: `Nice(1)` unless told otherwise; another size of Nice, or Full.
         p: 1/n unless told otherwise.
-        theta: min(sqrt(2 mu/(3 p L_max)), 1/2) unless told otherwise.
-        mu: of the strong convexity of f, above 0: that of `smoothness` unless told otherwise.
+        theta: min(sqrt(2 mu/(3 p L_max)), 1/2) unless told otherwise; above 0 and at most 1/2.
+        mu: of the strong convexity of f, above 0 and at most L: that of `smoothness` unless told otherwise.
         others: see `Method`.
 
     Theorem (Kovalev, Horvath and Richtarik 2020, "Don't jump through hoops", Theorem 11; convex f_i, batches of one,
@@ -126,11 +136,14 @@ class LKatyusha(Method):
         if theta is None:
             assert constants is not None
             theta = min(math.sqrt(2.0 * mu / (3.0 * self.p * constants.L_max)), 0.5)
-        self.mu, self.theta = mu, theta
+        if constants is not None:
+            at_most(mu, constants.L)
+        self.mu, self.theta = mu, positive(theta, "theta", 0.5)
         super().__init__(problem, x0, sampling=sampling, p=self.p, theta=theta, mu=mu, constants=constants, **more)
 
     def theory_step(self) -> float:
         """1/(3 theta L_max)."""
+        at_most(self.mu, self.constants.L)
         return 1.0 / (3.0 * self.theta * self.constants.L_max)
 
     def rate(self) -> float:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from burtorch.opt._arguments import positive, whole
 from burtorch.opt._base import Method
 from burtorch.opt._clients import divided
 from burtorch.opt._clock import Delays
@@ -66,7 +67,7 @@ class Rennala(_Asynchronous):
     def __init__(
         self, problem: FiniteSum, x0: ArrayLike | None = None, *, delays: Delays, gathered: int, **more: Any
     ) -> None:
-        self.gathered = gathered
+        self.gathered = whole(gathered, "gathered")
         super().__init__(problem, x0, delays=delays, gathered=gathered, **more)
 
     def theory_step(self) -> float:
@@ -103,7 +104,7 @@ class Ringmaster(_Asynchronous):
     def __init__(
         self, problem: FiniteSum, x0: ArrayLike | None = None, *, delays: Delays, max_delay: int, **more: Any
     ) -> None:
-        self.max_delay = max_delay
+        self.max_delay = whole(max_delay, "max_delay")
         super().__init__(problem, x0, delays=delays, max_delay=max_delay, **more)
 
     def theory_step(self) -> float:
@@ -124,9 +125,11 @@ class MindFlayer(_Asynchronous):
         sampling: batches of a gradient; `Nice(1)` unless told otherwise.
         others: see `Method`.
 
-    Theorem (Maranjyan, Shaikh Omar and Richtarik 2024, "MindFlayer SGD"): g is an unbiased estimate of grad f(x), and
-    steps of at most 1/(2 L), or less where an accuracy below the noise is asked for, lead to a stationary point of f
-    that need not be convex; "theory" is 1/(2 L). Memory: d.
+    Theorem (Maranjyan, Shaikh Omar and Richtarik 2024, "MindFlayer SGD"): g is an unbiased estimate of grad f(x).
+    With N gradients in time, whose variance is sum p_i (1 - p_i) trials[i], and without the noise of batches E |g|^2
+    = (1 + V) |grad f(x)|^2 for V = Var N/B^2, so that E f(x+) <= f(x) - (step/2) |grad f(x)|^2 for steps of at most
+    1/(L (1 + V)); f need not be convex. "theory" is the paper's 1/(2 L) where V <= 1, of which B >= 1 is enough, and
+    otherwise 1/(L (1 + V)); an accuracy below the noise of batches takes smaller ones. Memory: d.
 
     Example:
         >>> import burtorch as bt
@@ -155,14 +158,16 @@ class MindFlayer(_Asynchronous):
             raise ValueError("trials must be whole numbers, at least 0")
         self.trials = counts
         self.limits = np.broadcast_to(np.asarray(limits, float), delays.seconds.shape)
-        self.expected = float(counts @ np.asarray(delays.probability(self.limits)))
+        ends = np.asarray(delays.probability(self.limits))
+        self.expected = float(counts @ ends)
+        self._variance = float(counts @ (ends * (1.0 - ends)))
         if not self.expected > 0.0:
             raise ValueError("no trial can end within its limit: raise limits or trials")
         super().__init__(problem, x0, delays=delays, trials=counts, limits=self.limits, expected=self.expected, **more)
 
     def theory_step(self) -> float:
-        """1/(2 L)."""
-        return 0.5 / self.constants.L
+        """1/(2 L), or 1/(L (1 + Var N/B^2)) where this is less."""
+        return 1.0 / (max(2.0, 1.0 + self._variance / self.expected**2) * self.constants.L)
 
 
 class FedBuff(Method):
@@ -210,7 +215,8 @@ class FedBuff(Method):
         **more: Any,
     ) -> None:
         problem, parts = divided(problem, clients)
-        self.delays, self.buffer, self.local_steps, self.server_step = delays, buffer, local_steps, server_step
+        self.delays, self.buffer = delays, whole(buffer, "buffer")
+        self.local_steps, self.server_step = whole(local_steps, "local_steps"), positive(server_step, "server_step")
         self.n_clients = len(parts)
         self.local_sampling = Full() if sampling is None else sampling
         super().__init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -10,6 +11,9 @@ import numpy as np
 
 from burtorch import _core
 from burtorch.compress import Compressor
+from burtorch.opt._arguments import finite, of_kind, point, whole
+from burtorch.opt._clients import divided
+from burtorch.opt._clock import Delays, Network
 from burtorch.opt._record import Record, bar_of
 from burtorch.opt._rules import Full, Prox, Sampling, Zero
 from burtorch.opt._smoothness import Smoothness, smoothness
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from burtorch._core import FiniteSum
+    from burtorch.opt._clients import Clients
 
     Vector = NDArray[np.float64]
 
@@ -29,18 +34,13 @@ Step = float | str | Callable[[int], float]
 SILENT = frozenset({"agd", "l_katyusha", "sgd", "l_svrg", "saga", "page"})
 CHUNK = 256
 """Steps of a schedule that are computed at a time."""
+ENDLESS = 2**62
+"""More steps or oracle calls than anybody takes: what is no limit."""
 
 
 def squared(x: Vector) -> float:
     """The sum of squares."""
     return float((x * x).sum())
-
-
-def probability(p: float, name: str = "p") -> float:
-    """A probability above 0."""
-    if not 0.0 < p <= 1.0:
-        raise ValueError(f"{name} must be above 0 and at most 1, found {p}")
-    return p
 
 
 def _factor(step: str) -> float:
@@ -61,6 +61,9 @@ _KINDS: dict[str, tuple[type, str]] = {
     "prox": (Prox, "bt.opt.L1(0.1)"),
     "compressor": (Compressor, "bt.compress.TopK(8)"),
     "downlink": (Compressor, "bt.compress.TopK(8)"),
+    "constants": (Smoothness, "bt.opt.smoothness(problem)"),
+    "delays": (Delays, "bt.opt.Delays([1.0, 2.0])"),
+    "network": (Network, "bt.opt.Network(bt.opt.Delays([1.0, 2.0]))"),
 }
 
 
@@ -75,7 +78,8 @@ class Method:
         prox: the proximal term.
         seed: decides all draws, each of which is a function of (seed, round, client, purpose).
         threads: for gradients and clients; changes no bit of a result.
-        constants: of `smoothness(problem, clients)`, to save their computation.
+        constants: of `smoothness(problem, clients)`, to save their computation; with one L_i for each sample, or for
+            each client where there are such.
         x_star: the minimiser, for records and theory that needs it.
         f_star: the minimum or a lower bound; of x_star unless told otherwise.
         lyapunov: whether records hold the quantity of the theorem, which costs the gradients of all terms.
@@ -84,13 +88,15 @@ class Method:
     is that of the last whole step.
 
     Raises:
-        ValueError: a step that is not positive, sizes that do not fit, numbers that are not finite; before anything
-            runs.
+        TypeError: an argument of another class.
+        ValueError: a step that is not positive, sizes that do not fit, numbers that are not finite, "theory" for a
+            setting that the theorem does not cover; before anything runs.
         FloatingPointError, of steps: the method diverged. `x` is the last finite iterate.
     """
 
     _name: ClassVar[str]
     _has_clients: ClassVar[bool] = False
+    _takes_clients: ClassVar[bool] = False
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         given = {**dict(zip(("problem",), arguments, strict=False)), **named}
@@ -98,9 +104,8 @@ class Method:
             found = given.get(name)
             if name == "problem" and cls._has_clients and isinstance(found, (list, tuple)):
                 continue
-            if found is not None and not isinstance(found, kind):
-                found = type(found).__name__
-                raise TypeError(f"{name} must be a {kind.__name__}, such as {example}, found {found}")
+            if found is not None:
+                of_kind(found, kind, name, example)
         return super().__new__(cls)
 
     def __init__(
@@ -116,20 +121,24 @@ class Method:
         x_star: ArrayLike | None = None,
         f_star: float | None = None,
         lyapunov: bool = False,
-        clients: Sequence[ArrayLike] | None = None,
+        clients: Clients = None,
         sampling: Sampling | None = None,
         **options: Any,
     ) -> None:
         if options.pop("engine", "local") != "local":
             raise ValueError(f'{type(self).__name__} runs in one process: leave out engine, or give "local"')
+        self.clients: list[NDArray[np.int64]] | None = None
+        if clients is not None:
+            if not (self._has_clients or self._takes_clients):
+                raise ValueError(f"{type(self).__name__} has no clients: leave out clients=")
+            problem, self.clients = divided(problem, clients)
         self.problem = problem
-        self.clients = None if clients is None else [np.asarray(part) for part in clients]
         self.sampling = Full() if sampling is None else sampling
         self.prox = Zero() if prox is None else prox
-        self.x_star = None if x_star is None else np.asarray(x_star, float)
-        self.f_star = f_star
+        self.x_star = None if x_star is None else point(x_star, problem.d, "x_star")
+        self.f_star = None if f_star is None else finite(f_star, "f_star")
         self.seconds = 0.0
-        self._constants = constants
+        self._constants = self._checked(constants)
         self._lyapunov = lyapunov
         self._solved: Vector | None = None
         if clients is not None:
@@ -150,6 +159,20 @@ class Method:
         )
 
     # Constants and theory
+
+    def _checked(self, constants: Smoothness | None) -> Smoothness | None:
+        """Constants that may be those of this problem."""
+        if constants is None:
+            return None
+        if self.clients is not None:
+            n, what = len(self.clients), "clients"
+        elif self.problem.kind == "clients":
+            n, what = len(self.problem._children), "clients"
+        else:
+            n, what = self.problem.n, "samples"
+        if len(constants.L_i) != n:
+            raise ValueError(f"constants have {len(constants.L_i)} L_i, expected those of {n} {what}")
+        return constants
 
     @property
     def constants(self) -> Smoothness:
@@ -312,7 +335,7 @@ class Method:
             steps: so many more.
             epochs: until so many more oracle calls, by samples.
             bits: until clients have sent so many more.
-            seconds: until steps have taken so long.
+            seconds: until steps have taken so long. Infinite epochs, bits and seconds are no limits.
             stop: until this token is set, by any thread; a step that is under way is not taken, or finished among
                 processes.
             callback: is called with each record; the run ends where it returns True.
@@ -321,11 +344,15 @@ class Method:
 
         Ctrl-C ends it between steps. Raises ValueError without a limit that can be met.
         """
-        if steps is None and epochs is None and bits is None and seconds is None and stop is None:
-            raise ValueError("run needs a limit: steps, epochs, bits, seconds or stop")
         for name, limit in (("steps", steps), ("epochs", epochs), ("bits", bits), ("seconds", seconds)):
             if limit is not None and not limit >= 0:
                 raise ValueError(f"{name} must be at least 0, found {limit}")
+        epochs = None if epochs is None or epochs * self.problem.n >= ENDLESS else epochs
+        bits = None if bits == math.inf else bits
+        # The watch of Rust holds no more.
+        seconds = None if seconds is None or seconds >= 2**62 else seconds
+        if steps is None and epochs is None and bits is None and seconds is None and stop is None:
+            raise ValueError("run needs a limit that can be met: steps, epochs, bits, seconds or stop")
         if (
             bits is not None
             and self._name in SILENT
@@ -341,7 +368,7 @@ class Method:
         most_calls = None if epochs is None else calls + int(epochs * self.problem.n)
         most_bits = None if bits is None else sent + bits
         end = None if seconds is None else self.seconds + seconds
-        left = 2**62 if steps is None else steps
+        left = ENDLESS if steps is None else steps
         records = [self.record()]
         with bar_of(progress, steps) as bar:
             while left > 0 and not (callback is not None and callback(records[-1]) is True):
@@ -391,11 +418,21 @@ class Method:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a `state_dict`. Raises ValueError for one of another method or size; then nothing has changed."""
+        """Go on from a `state_dict`. Raises ValueError for one of another method or size, for one that lacks a part,
+        and for an iterate that is not finite; then nothing has changed.
+        """
+        of_kind(state, dict, "a state", "that of state_dict()")
         if (found := state.get("method")) != type(self).__name__:
             raise ValueError(f"a state of {found}, expected one of {type(self).__name__}")
-        self._load(state["arrays"], state["round"], tuple(state["cost"]))
-        self.seconds = state["seconds"]
+        missing = [name for name in ("arrays", "round", "cost", "seconds") if name not in state]
+        if missing:
+            raise ValueError(f"the state lacks {', '.join(missing)}")
+        arrays, seconds = state["arrays"], finite(state["seconds"], "seconds")
+        of_kind(arrays, dict, "the state's arrays", "those of state_dict()")
+        if "x" in arrays:
+            point(arrays["x"], self.problem.d, "x of the state")
+        self._load(arrays, whole(state["round"], "the state's round", 0), tuple(state["cost"]))
+        self.seconds = seconds
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} after {self._runner.round} steps on {self.problem!r}>"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+import operator
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
 from burtorch import _core
 from burtorch._core import FiniteSum
-from burtorch.opt._problems import from_oracle
+from burtorch.opt._problems import from_oracle, samples_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,10 +80,7 @@ def _of_function(
 ) -> FiniteSum:
     if d is None:
         raise ValueError("a function does not say how many numbers a point has: give d")
-    arrays = [np.asarray(part) for part in data]
-    lengths = {len(part) for part in arrays}
-    if len(lengths) > 1:
-        raise ValueError(f"data must have a row for each sample, found lengths {sorted(lengths)}")
+    arrays = samples_of(data)
     total = _core.vmap(function, in_axes=(None, *(0 for _ in arrays)), reduce="mean") if arrays else function
     both = _core.value_and_grad(total)
 
@@ -90,12 +88,15 @@ def _of_function(
         value, gradient = both(x, *(part[samples] for part in arrays))
         return float(value), np.asarray(gradient, float)
 
-    return FiniteSum(mean, lengths.pop() if arrays else 1, d, l2=l2, nonconvex=nonconvex)
+    return FiniteSum(mean, len(arrays[0]) if arrays else 1, d, l2=l2, nonconvex=nonconvex)
 
 
 def divided(problem: Problem, clients: Clients = None) -> tuple[FiniteSum, list[Any]]:
-    """The problem of all clients, and the samples of each."""
+    """The problem of all clients, and the samples of each: lists that hold each sample once."""
     if not isinstance(problem, FiniteSum):
+        if not isinstance(problem, (list, tuple)):
+            expected = "a FiniteSum, such as bt.opt.least_squares(features, targets), or a list of Client objects"
+            raise TypeError(f"problem must be {expected}, found {type(problem).__name__}")
         if clients is not None:
             raise TypeError("a list of Client objects says which clients there are: leave out clients=")
         wrong = next((client for client in problem if not isinstance(client, Client)), None)
@@ -105,9 +106,37 @@ def divided(problem: Problem, clients: Clients = None) -> tuple[FiniteSum, list[
     if clients is None and problem._children:
         ends = np.cumsum([child.n for child in problem._children])
         return problem, np.split(np.arange(problem.n), ends[:-1])
-    if clients is None or isinstance(clients, int):
-        n_clients = problem.n if clients is None else clients
-        if not 1 <= n_clients <= problem.n:
-            raise ValueError(f"clients must be from 1 to the {problem.n} samples, found {n_clients}")
-        return problem, np.array_split(np.arange(problem.n), n_clients)
-    return problem, [np.asarray(part) for part in clients]
+    try:
+        n_clients = problem.n if clients is None else operator.index(cast("int", clients))
+    except TypeError:
+        return problem, _lists(clients, problem.n)
+    if not 1 <= n_clients <= problem.n:
+        raise ValueError(f"clients must be from 1 to the {problem.n} samples, found {n_clients}")
+    return problem, np.array_split(np.arange(problem.n), n_clients)
+
+
+def _lists(clients: Any, n: int) -> list[NDArray[np.int64]]:
+    """The samples of each client as arrays; a ValueError unless each of n samples belongs to one of them."""
+    if not isinstance(clients, Iterable) or isinstance(clients, str):
+        raise TypeError(f"clients must be how many, or a list of the samples of each, found {clients!r}")
+    expected = "clients must be lists that hold each sample once"
+    parts = []
+    for k, part in enumerate(clients):
+        samples = np.asarray(part)
+        if samples.ndim != 1:
+            raise ValueError(f"{expected}, found {part!r} as client {k}")
+        if not samples.size:
+            raise ValueError(f"{expected}, found client {k} without samples")
+        if samples.dtype.kind not in "iu":
+            raise TypeError(f"samples of clients must be whole numbers, found {samples.dtype} of client {k}")
+        parts.append(samples.astype(np.int64, copy=False))
+    every = np.concatenate(parts) if parts else np.empty(0, np.int64)
+    outside = every[(every < 0) | (every >= n)]
+    if outside.size:
+        raise ValueError(f"{expected}, found sample {outside[0]}, which is out of range")
+    counts = np.bincount(every, minlength=n)
+    if (counts != 1).any():
+        wrong = int(np.argmax(counts != 1))
+        found = "none that holds" if counts[wrong] == 0 else "twice"
+        raise ValueError(f"{expected}, found {found} sample {wrong}")
+    return parts

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from burtorch.opt._arguments import of_kind, positive
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+
+MOST_LOST = 0.99
+"""The largest probability that the work of a client is lost."""
 
 
 class Delays:
@@ -20,7 +26,7 @@ class Delays:
             standard normal; "pareto", at least 1 with the exponent constant.
         constant: of the distribution.
 
-    A job's time is a function of (seed, job, worker). Raises ValueError for numbers that are not positive.
+    A job's time is a function of (seed, job, worker). Raises ValueError for numbers that are not positive, or none.
 
     Example:
         >>> import burtorch as bt
@@ -31,15 +37,15 @@ class Delays:
 
     def __init__(self, seconds: ArrayLike, distribution: str = "fixed", constant: float = 1.0) -> None:
         self.seconds: NDArray[np.float64] = np.atleast_1d(np.asarray(seconds, float))
+        if not self.seconds.size:
+            raise ValueError("delays need the seconds of at least one worker, found none")
         if not (np.isfinite(self.seconds).all() and (self.seconds > 0.0).all() and self.seconds.ndim == 1):
             raise ValueError("the seconds of workers must be finite and above 0")
         if distribution not in ("fixed", "exponential", "log_normal", "pareto"):
             raise ValueError(
                 f'a distribution of delays is "fixed", "exponential", "log_normal" or "pareto", found {distribution!r}'
             )
-        if not 0.0 < constant < math.inf:
-            raise ValueError(f"the constant of a distribution must be finite and above 0, found {constant}")
-        self.distribution, self.constant = distribution, float(constant)
+        self.distribution, self.constant = distribution, float(positive(constant, "the constant of a distribution"))
 
     @property
     def n(self) -> int:
@@ -80,7 +86,8 @@ class Network:
         dropout: the probability, at most 0.99, that what a client did in a round is lost. It starts again, which takes
             time and changes no iterate.
 
-    Methods of clients take it as `network=`; `Record.time` adds up its rounds.
+    Methods of clients take it as `network=`; `Record.time` adds up its rounds. Raises ValueError for a negative or
+    infinite latency, a bandwidth of 0 or less, another dropout.
 
     Example:
         >>> import burtorch as bt
@@ -94,6 +101,13 @@ class Network:
     def __init__(
         self, compute: Delays, latency: float = 0.0, bandwidth: float = math.inf, dropout: float = 0.0
     ) -> None:
+        of_kind(compute, Delays, "compute", "bt.opt.Delays([1.0, 2.0])")
+        if not 0.0 <= latency < math.inf:
+            raise ValueError(f"latency must be finite and at least 0, found {latency}")
+        if not bandwidth > 0.0:
+            raise ValueError(f"bandwidth must be above 0, found {bandwidth}")
+        if not 0.0 <= dropout <= MOST_LOST:
+            raise ValueError(f"dropout must be at least 0 and at most {MOST_LOST}, found {dropout}")
         self.compute, self.latency, self.bandwidth = compute, float(latency), float(bandwidth)
         self.dropout = float(dropout)
 

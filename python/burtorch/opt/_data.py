@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from burtorch import _core
+from burtorch.opt._arguments import whole
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -69,13 +70,14 @@ def load_libsvm(
         dtype: of features and labels.
         zero_based: whether the first feature has index 0.
 
-    Returns (features, labels). The file is read in pieces; memory is needed for what it holds.
+    Returns (features, labels). The file is read in pieces; memory is needed for what it holds. A `qid:` behind the
+    label, as ranking data have it, is skipped.
 
     Raises:
         OSError: the file cannot be read.
         ValueError: what is wrong, with the number of the line: indices that do not ascend or are too large, numbers
-            that are not finite, other labels than the two (the error names those found), a damaged file, one without
-            samples.
+            that are not finite in the dtype, other labels than the two (the error names those found), a damaged file,
+            one without samples.
 
     Example:
         >>> import burtorch as bt, pathlib, tempfile
@@ -165,8 +167,8 @@ def split(
     """
     import numpy as np
 
-    if isinstance(labels, int):
+    if isinstance(labels, (int, np.integer)):
         if how != "iid":
             raise ValueError(f'a division by "{how}" needs the labels, found the number of samples')
-        labels = np.zeros(max(labels, 0))
+        labels = np.zeros(whole(labels, "samples"))
     return cast("list[NDArray[np.int64]]", _core.divide_samples(labels, n_clients, how, concentration, seed))

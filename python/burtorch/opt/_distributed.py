@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from burtorch import _core
-from burtorch.opt._base import Method, probability, squared
+from burtorch.opt._arguments import probability
+from burtorch.opt._base import Method, squared
 from burtorch.opt._clients import divided
 from burtorch.opt._engines import agree, engine_of
 from burtorch.opt._methods import page_step
@@ -33,6 +34,14 @@ def _is_perm_k(compressor: Compressor) -> bool:
     return type(compressor).__name__ == "PermK"
 
 
+def covered(method: str, name: str, found: float, most: float) -> None:
+    """A ValueError for a factor that is above that of the method's theorem, but for rounding."""
+    if found > most * (1.0 + 1e-12):
+        raise ValueError(
+            f"the theory of {method} knows no {name} above {most:g}, found {found:g}; give a number as step"
+        )
+
+
 class Distributed(Method):
     """A method of clients, each of which has samples of its own: the base of all of them.
 
@@ -40,10 +49,10 @@ class Distributed(Method):
 
     Args of every such method, besides those of `Method`:
         problem: a FiniteSum, or a list of a `Client` for each.
-        clients: the samples of each, such as a split of the data; or how many, of consecutive samples; one for each
-            sample unless told otherwise.
+        clients: the samples of each, such as a split of the data, each sample once; or how many, of consecutive
+            samples; one for each sample unless told otherwise.
         compressor: of `burtorch.compress`, for the methods that have one.
-        start: "gradient" or "zero": where the clients' shifts start.
+        start: "gradient" or "zero": where the clients' shifts start. MARINA and its variants start at the gradient.
         network: a `Network`, whose virtual clock the records read.
         client_dtype: "float32" keeps the vectors of clients in half of the bytes: of `EF21`, `EF21PP` and `EF21SGDM`
             with a compressor that sends numbers as they are (Identity, TopK, TopLEK), and of `Scaffold`. Clients then
@@ -188,10 +197,10 @@ class DIANA(_Compressed):
 
     Args:
         problem: a FiniteSum, or a list of a `Client` for each.
-        alpha: 1/(1 + omega) unless told otherwise.
+        alpha: 1/(1 + omega) unless told otherwise; the theorem covers no larger one.
         others: see `Distributed`.
 
-    Theorem (Mishchenko, Gorbunov, Takac and Richtarik 2019; Horvath et al. 2019; convex f_i, unbiased C): for alpha =
+    Theorem (Mishchenko, Gorbunov, Takac and Richtarik 2019; Horvath et al. 2019; convex f_i, unbiased C): for alpha <=
     1/(1 + omega), step = 1/(L + 6 omega L_max/n) and Phi = |x - x*|^2 + (4 omega/(alpha n)) step^2 mean |h_i - grad
     f_i(x*)|^2, E Phi+ <= max(1 - step mu, 1 - alpha/2) Phi. Memory: d for each client.
 
@@ -223,10 +232,12 @@ class DIANA(_Compressed):
 
     def theory_step(self) -> float:
         """1/(L + 6 omega L_max/n)."""
+        covered("DIANA", "alpha", self.alpha, 1.0 / (1.0 + self._omega()))
         return 1.0 / (self.constants.L + 6.0 * self._omega() * self.constants.L_max / self.n_clients)
 
     def rate(self) -> float:
-        """The proven factor of Phi per step."""
+        """The proven factor of Phi per step. ValueError for an alpha that the theorem does not cover."""
+        covered("DIANA", "alpha", self.alpha, 1.0 / (1.0 + self._omega()))
         return max(1.0 - self.gamma * self.constants.mu, 1.0 - self.alpha / 2.0)
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
@@ -275,8 +286,11 @@ class MARINA(_Compressed):
         clients: Clients = None,
         p: float | None = None,
         pl: bool = False,
+        start: str = "gradient",
         **more: Any,
     ) -> None:
+        if start != "gradient":
+            raise ValueError(f'{type(self).__name__} starts at the gradient: start must be "gradient", found {start!r}')
         problem, parts = divided(problem, clients)
         self.p = compressor.density(problem.d, len(parts)) if p is None else probability(p)
         self.pl = pl

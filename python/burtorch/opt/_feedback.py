@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from burtorch.compress import TopK
-from burtorch.opt._base import probability, squared
+from burtorch.opt._arguments import probability
+from burtorch.opt._base import squared
 from burtorch.opt._clients import divided
-from burtorch.opt._distributed import EF21, _Compressed, theta_beta_of
+from burtorch.opt._distributed import EF21, _Compressed, covered, theta_beta_of
 from burtorch.opt._methods import page_step
 from burtorch.opt._rules import Full, Independent, Nice, Sampling
 
@@ -249,13 +250,13 @@ class DASHA(_Compressed):
 
     Args:
         problem: a FiniteSum, or a list of a `Client` for each.
-        a: 1/(2 omega + 1) unless told otherwise.
-        others: see `Distributed`.
+        a: 1/(2 omega + 1) unless told otherwise; the theorem covers no larger one.
+        others: see `Distributed`; with start="zero" g_i start at 0, and nothing is sent before the first step.
 
-    Theorem (Tyurin and Richtarik 2023, "DASHA", Theorem 6.1 with the constants that its proof gives; unbiased C): for
-    step = 1/(L + sqrt(2 omega (4 omega + 1)/n) L_plus) and Phi = f(x) - f* + step (2 omega + 1)/2 |g - grad f(x)|^2 +
-    (step omega/n) mean |g_i - grad f_i(x)|^2, E Phi+ <= Phi - (step/2) |grad f(x)|^2; f need not be convex. Memory: 2 d
-    for each client.
+    Theorem (Tyurin and Richtarik 2023, "DASHA", Theorem 6.1 with the constants that its proof gives, which holds for
+    any first g_i; unbiased C): for a <= 1/(2 omega + 1), step = 1/(L + sqrt(2 omega (2 omega + 1/a)/n) L_plus) and
+    Phi = f(x) - f* + step/(2 a) |g - grad f(x)|^2 + (step omega/n) mean |g_i - grad f_i(x)|^2, E Phi+ <= Phi -
+    (step/2) |grad f(x)|^2; f need not be convex. Memory: 2 d for each client.
 
     Example:
         >>> import burtorch as bt
@@ -284,10 +285,16 @@ class DASHA(_Compressed):
         self.a = 1.0 / (2.0 * omega + 1.0) if a is None else probability(a, "a")
         super().__init__(problem, x0, compressor=compressor, clients=parts, alpha=self.a, **more)
 
+    def _slack(self, omega: float) -> float:
+        """1/a - (2 omega + 1)."""
+        return 0.0 if self.a == 1.0 / (2.0 * omega + 1.0) else 1.0 / self.a - (2.0 * omega + 1.0)
+
     def theory_step(self) -> float:
-        """1/(L + sqrt(2 omega (4 omega + 1)/n) L_plus)."""
+        """1/(L + sqrt(2 omega (2 omega + 1/a)/n) L_plus)."""
         omega = self._omega()
-        return page_step(self.constants.L, self.constants.L_plus, 2.0 * omega * (4.0 * omega + 1.0) / self.n_clients)
+        covered("DASHA", "a", self.a, 1.0 / (2.0 * omega + 1.0))
+        K = 2.0 * omega * (4.0 * omega + 1.0 + self._slack(omega)) / self.n_clients
+        return page_step(self.constants.L, self.constants.L_plus, K)
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
         """Phi of the theorem; None without f_star."""
@@ -298,4 +305,5 @@ class DASHA(_Compressed):
         errors = state["g_i"].reshape(self.n_clients, -1) - own
         whole = squared(state["g"] - np.asarray(own.mean(axis=0)))
         spread = squared(errors) / self.n_clients
-        return loss - self.f_star + self.gamma * (0.5 * (2.0 * omega + 1.0) * whole + omega / self.n_clients * spread)
+        weight = 0.5 * (2.0 * omega + 1.0 + self._slack(omega))
+        return loss - self.f_star + self.gamma * (weight * whole + omega / self.n_clients * spread)

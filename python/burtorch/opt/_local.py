@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from burtorch.opt._base import probability, squared
+from burtorch.opt._arguments import positive, probability, whole
+from burtorch.opt._base import squared
 from burtorch.opt._clients import divided
 from burtorch.opt._distributed import Distributed
 from burtorch.opt._rules import Full, Nice, Sampling
@@ -119,7 +120,7 @@ class FedAvg(Distributed):
         sampling: Sampling | None = None,
         **more: Any,
     ) -> None:
-        self.local_steps = local_steps
+        self.local_steps = whole(local_steps, "local_steps")
         self.local_sampling = Full() if sampling is None else sampling
         cohort = Full() if cohort is None else cohort
         if not isinstance(cohort, (Full, Nice)):
@@ -176,7 +177,7 @@ class Scaffold(Distributed):
         sampling: Sampling | None = None,
         **more: Any,
     ) -> None:
-        self.local_steps, self.server_step = local_steps, server_step
+        self.local_steps, self.server_step = whole(local_steps, "local_steps"), positive(server_step, "server_step")
         self.local_sampling = Full() if sampling is None else sampling
         cohort = Full() if cohort is None else cohort
         if not isinstance(cohort, (Full, Nice)):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from burtorch.opt._base import Method, probability, squared
-from burtorch.opt._rules import Full, Independent, Nice, Sampling, WithReplacement
+from burtorch.opt._arguments import positive, probability
+from burtorch.opt._base import Method, squared
+from burtorch.opt._rules import Full, Importance, Independent, Nice, Sampling, WithReplacement
 
 if TYPE_CHECKING:
     from burtorch._core import FiniteSum
@@ -21,6 +22,14 @@ def constants_of(sampling: Sampling, n: int, method: str) -> tuple[float, float]
     if found is None:
         raise ValueError(f"the theory of {method} knows no {sampling!r}; give a number as step")
     return found
+
+
+def share_of(sampling: Sampling, n: int) -> Vector:
+    """n q_i of each sample, with q_i the probabilities of `Importance`, otherwise 1/n."""
+    if not isinstance(sampling, Importance):
+        return np.ones(n)
+    weights = np.asarray(sampling.rule[2], float)
+    return np.asarray(weights / weights.mean())
 
 
 def page_step(L: float, spread: float, K: float) -> float:
@@ -65,7 +74,8 @@ class GD(Method):
     """Gradient descent: x+ = prox(x - step grad f(x)).
 
     Theorem: for convex f and step 1/L, |x+ - x*|^2 <= (1 - step mu) |x - x*|^2 (Nesterov 2018, "Lectures on convex
-    optimization", Theorem 2.1.15 and Section 2.2). Memory: d. Arguments: see `Method`.
+    optimization", Theorem 2.1.15 and Section 2.2). Memory: d. Arguments: see `Method`; with `clients=` f is the mean
+    over clients of the means of their samples, as for `Distributed`, and clients send their gradients.
 
     Example:
         >>> import burtorch as bt
@@ -76,6 +86,7 @@ class GD(Method):
     """
 
     _name = "sgd"
+    _takes_clients = True
 
     def theory_step(self) -> float:
         """1/L."""
@@ -88,8 +99,8 @@ class SGD(Method):
     Args:
         problem: a FiniteSum.
         sampling: `Nice(1)` unless told otherwise.
-        eps: the accuracy E |x - x*|^2 <= eps that "theory" steps aim at, which needs x_star; without it they are the
-            largest.
+        eps: the accuracy E |x - x*|^2 <= eps, above 0, that "theory" steps aim at, which needs x_star and mu > 0;
+            without it they are the largest.
         others: see `Method`.
 
     Theorem (Gower et al. 2019, "SGD: general analysis and improved rates"; with a proximal term Gorbunov, Hanzely and
@@ -117,20 +128,13 @@ class SGD(Method):
         eps: float | None = None,
         **more: Any,
     ) -> None:
-        self.eps = eps
+        self.eps = None if eps is None else positive(eps, "eps")
         super().__init__(problem, x0, sampling=Nice(1) if sampling is None else sampling, **more)
-
-    def _share(self) -> Vector:
-        """n q_i of each sample."""
-        if self.sampling.rule[0] != "importance":
-            return np.ones(self.problem.n)
-        weights = np.asarray(self.sampling.rule[2], float)
-        return np.asarray(weights / weights.mean())
 
     def expected_smoothness(self) -> float:
         """Lt of the theorem."""
         a, b = constants_of(self.sampling, self.problem.n, "SGD")
-        largest = float((self.constants.L_i / self._share()).max())
+        largest = float((self.constants.L_i / share_of(self.sampling, self.problem.n)).max())
         return a * largest + (1.0 - b) * self.constants.L
 
     def noise(self) -> float:
@@ -139,7 +143,7 @@ class SGD(Method):
         if self.x_star is None:
             raise ValueError("the noise at x* needs x_star")
         own = self._at_solution()
-        squares = (own**2).sum(axis=1) / self._share()
+        squares = (own**2).sum(axis=1) / share_of(self.sampling, self.problem.n)
         return a * float(squares.mean()) - b * float((own.mean(axis=0) ** 2).sum())
 
     def theory_step(self) -> float:
@@ -148,7 +152,11 @@ class SGD(Method):
         if self.eps is None:
             return step
         noise = self.noise()
-        return step if noise <= 0.0 else min(step, self.eps * self.constants.mu / (4.0 * noise))
+        if noise <= 0.0:
+            return step
+        if not self.constants.mu > 0.0:
+            raise ValueError("no strong convexity of f is known: add l2 to the problem, or leave out eps")
+        return min(step, self.eps * self.constants.mu / (4.0 * noise))
 
 
 class LSVRG(Method):
@@ -161,9 +169,11 @@ class LSVRG(Method):
         p: 1/n unless told otherwise.
         others: see `Method`.
 
-    Theorem (Kovalev, Horvath and Richtarik 2020, "Don't jump through hoops", Theorem 5; convex f_i, batches of one):
-    for step = 1/(6 L_max) and Phi = |x - x*|^2 + (4 step^2/(p n)) sum |grad f_i(w) - grad f_i(x*)|^2, E Phi+ <= max(1 -
-    step mu, 1 - p/2) Phi.
+    Theorem (Kovalev, Horvath and Richtarik 2020, "Don't jump through hoops", Theorem 5; convex f_i, batches of one, and
+    larger ones, whose variance is smaller): for step = 1/(6 M) with M = max L_i/(n q_i) and Phi = |x - x*|^2 + (4
+    step^2/(p n)) sum |grad f_i(w) - grad f_i(x*)|^2/(n q_i), E Phi+ <= max(1 - step mu, 1 - p/2) Phi. Here q_i are the
+    probabilities of `Importance`; for `Nice`, `WithReplacement` and `Full` they are 1/n, and M = L_max. The theory
+    knows no other sampling.
     Memory: 3 d.
 
     Example:
@@ -190,8 +200,10 @@ class LSVRG(Method):
         super().__init__(problem, x0, sampling=Nice(1) if sampling is None else sampling, p=self.p, **more)
 
     def theory_step(self) -> float:
-        """1/(6 L_max)."""
-        return 1.0 / (6.0 * self.constants.L_max)
+        """1/(6 max L_i/(n q_i)), which is 1/(6 L_max) but for `Importance`."""
+        if not isinstance(self.sampling, (Full, Nice, WithReplacement, Importance)):
+            raise ValueError(f"the theory of LSVRG knows no {self.sampling!r}; give a number as step")
+        return 1.0 / (6.0 * float((self.constants.L_i / share_of(self.sampling, self.problem.n)).max()))
 
     def rate(self) -> float:
         """The proven factor of Phi per step."""
@@ -202,7 +214,8 @@ class LSVRG(Method):
         if self.x_star is None:
             return None
         w = self._state()["w"]
-        spread = squared(self._gradients(w) - self._at_solution()) / self.problem.n
+        roots = np.sqrt(share_of(self.sampling, self.problem.n))[:, None]
+        spread = squared((self._gradients(w) - self._at_solution()) / roots) / self.problem.n
         return squared(self.x - self.x_star) + 4.0 * self.gamma**2 / self.p * spread
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from burtorch._core import FiniteSum
+from burtorch._core import FiniteSum, Oracle
+from burtorch.opt._arguments import of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,11 +31,20 @@ def _rows(features: Features) -> Any:
     return rows.indptr, rows.indices, rows.data, rows.shape[1]
 
 
+def _flat(given: Any, name: str) -> Any:
+    """One for each row; a matrix of one column or row may be a mistake, so it is refused."""
+    import numpy as np
+
+    if (found := np.ndim(given)) != 1:
+        raise ValueError(f"{name} must have one dimension, found {found}")
+    return given
+
+
 def _two_labels(labels: ArrayLike, names: Sequence[float] | None) -> NDArray[np.float64]:
     """Labels as -1 and 1."""
     import numpy as np
 
-    given = np.asarray(labels, float).ravel()
+    given = np.asarray(_flat(labels, "labels"), float)
     found = np.unique(given)
     if names is not None and len(set(names)) != 2:
         raise ValueError(f"label_names must be two different labels, found {', '.join(map(str, names))}")
@@ -64,7 +74,8 @@ def logistic_regression(
         label_names: the two values that labels have, the negative one first; -1 and 1 unless told otherwise.
 
     Raises:
-        ValueError: features that are not finite, lengths that differ, other labels (the error names them).
+        ValueError: features that are not finite, lengths that differ, labels of another shape than (n,), other labels
+            (the error names them).
 
     Example:
         >>> import burtorch as bt
@@ -83,7 +94,7 @@ def least_squares(features: Features, targets: ArrayLike, *, l2: float = 0.0, no
         >>> bt.opt.least_squares([[1.0], [2.0]], [1.0, 0.0], l2=0.5).grad([1.0])
         array([2.5])
     """
-    return FiniteSum._linear(_rows(features), targets, "squares", l2, nonconvex)
+    return FiniteSum._linear(_rows(features), _flat(targets, "targets"), "squares", l2, nonconvex)
 
 
 def robust_regression(features: Features, targets: ArrayLike, *, l2: float = 0.0, nonconvex: float = 0.0) -> FiniteSum:
@@ -96,7 +107,7 @@ def robust_regression(features: Features, targets: ArrayLike, *, l2: float = 0.0
         >>> bt.opt.robust_regression([[1.0]], [0.0]).grad([2.0]).round(6)
         array([0.666667])
     """
-    return FiniteSum._linear(_rows(features), targets, "robust", l2, nonconvex)
+    return FiniteSum._linear(_rows(features), _flat(targets, "targets"), "robust", l2, nonconvex)
 
 
 def softmax_regression(
@@ -119,7 +130,7 @@ def softmax_regression(
     """
     import numpy as np
 
-    labels = np.asarray(labels)
+    labels = np.asarray(_flat(labels, "labels"))
     if labels.dtype.kind == "f" and not (np.mod(labels, 1.0) == 0.0).all():
         raise ValueError("labels must be whole numbers from 0, found others")
     labels = labels.astype(np.int64) if labels.dtype.kind == "f" else labels
@@ -127,6 +138,18 @@ def softmax_regression(
         raise ValueError(f"labels must be whole numbers from 0, found {labels.min()}")
     classes = int(labels.max(initial=0)) + 1 if classes is None else classes
     return FiniteSum._softmax(_rows(features), labels, classes, l2, nonconvex)
+
+
+def samples_of(data: tuple[Any, ...]) -> list[NDArray[Any]]:
+    """Arrays with a row for each sample."""
+    import numpy as np
+
+    arrays = [np.asarray(part) for part in data]
+    lengths = sorted({len(part) if part.ndim else -1 for part in arrays})
+    if len(lengths) > 1 or -1 in lengths:
+        found = ", ".join("no rows" if length < 0 else str(length) for length in lengths)
+        raise ValueError(f"data must have a row for each sample, found the lengths {found}")
+    return arrays
 
 
 def from_oracle(oracle: Any, *data: Any, l2: float = 0.0, nonconvex: float = 0.0) -> FiniteSum:
@@ -138,7 +161,8 @@ def from_oracle(oracle: Any, *data: Any, l2: float = 0.0, nonconvex: float = 0.0
         l2: adds l2/2 |x|^2.
         nonconvex: adds nonconvex * sum x_j^2/(1 + x_j^2).
 
-    Each evaluation writes the point to the Parameters, in whose precision it is computed.
+    Each evaluation writes the point to the Parameters, in whose precision it is computed. Raises TypeError for anything
+    but an Oracle, and ValueError for data of different lengths.
 
     Example:
         >>> import burtorch as bt
@@ -153,7 +177,8 @@ def from_oracle(oracle: Any, *data: Any, l2: float = 0.0, nonconvex: float = 0.0
     """
     import numpy as np
 
-    arrays = [np.asarray(part) for part in data]
+    of_kind(oracle, Oracle, "oracle", "bt.Oracle(model, loss='mse', params=params)")
+    arrays = samples_of(data)
     params = oracle.params
 
     def mean(x: NDArray[np.float64], samples: NDArray[np.int64]) -> tuple[float, NDArray[np.float64]]:
@@ -162,4 +187,6 @@ def from_oracle(oracle: Any, *data: Any, l2: float = 0.0, nonconvex: float = 0.0
         value, gradient = oracle(*(part[samples] for part in arrays))
         return float(value), np.asarray(gradient, float)
 
+    if not arrays:
+        raise ValueError("an oracle needs data: give arrays with a row for each sample")
     return FiniteSum(mean, len(arrays[0]), len(params.values), l2=l2, nonconvex=nonconvex)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from burtorch import _core
@@ -118,10 +119,20 @@ class Prox(_Rule):
     """
 
     def __call__(self, x: ArrayLike, step: float = 1.0, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """argmin over u of step R(u) + |u - x|^2/2, as a new array or in `out`, which may be x."""
+        """argmin over u of step R(u) + |u - x|^2/2, as a new array or in `out`, a float64 array that may be x.
+
+        NaN in x stays NaN; where numbers depend on each other (`Simplex`, `L1Ball`), one that is not finite makes all
+        NaN. Raises ValueError for a step that is negative or not finite, and for `out` of another shape.
+        """
+        if not 0.0 <= step < math.inf:
+            raise ValueError(f"step must be finite and at least 0, found {step}")
         found: NDArray[np.float64] = _core._prox(self.rule, x, step)[0]
         if out is None:
             return found
+        if (dtype := getattr(out, "dtype", type(out).__name__)) != found.dtype:
+            raise TypeError(f"out must be an array of float64, found {dtype}")
+        if out.shape != found.shape:
+            raise ValueError(f"out must have the shape {found.shape}, found {out.shape}")
         out[:] = found
         return out
 

@@ -9,13 +9,11 @@ from burtorch import _core
 from burtorch.opt._clients import divided
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from burtorch._core import FiniteSum
-    from burtorch.opt._clients import Problem
+    from burtorch.opt._clients import Clients, Problem
 
     Matrix = NDArray[np.float64]
 
@@ -68,6 +66,15 @@ def _largest(gram: Matrix) -> float:
     return float(np.linalg.eigvalsh(gram)[-1]) if gram.size else 0.0
 
 
+def _least(gram: Matrix, n: int) -> float:
+    """The least eigenvalue of a mean over n rows a of a a'; 0 where it is below the rounding errors of the mean and of
+    eigvalsh."""
+    import numpy as np
+
+    found = float(np.linalg.eigvalsh(gram)[0])
+    return found if found > 2.0**-53 * (n + len(gram)) * float(np.trace(gram)) else 0.0
+
+
 def _norm_squared(rows: Matrix) -> float:
     """The largest eigenvalue of rows' rows."""
     return _largest(rows.T @ rows if rows.shape[1] <= rows.shape[0] else rows @ rows.T)
@@ -90,20 +97,23 @@ def smoothness_of_samples(problem: FiniteSum) -> Matrix:
     return own
 
 
-def smoothness(problem: Problem, clients: Sequence[ArrayLike] | None = None) -> Smoothness:
+def smoothness(problem: Problem, clients: Clients = None) -> Smoothness:
     """Constants of a problem whose terms are computed in Rust.
 
     Args:
         problem: of `logistic_regression`, `least_squares`, `robust_regression` or `softmax_regression`; or a list of a
             `Client` with such a problem for each.
-        clients: the samples of each client; then f_i is the mean over those of client i.
+        clients: the samples of each client, each sample once, or how many share them in order; then f_i is the mean
+            over those of client i.
 
     Eigenvalues are computed where features or samples number at most 2,000: O(n d^2). Else L is bounded by the mean of
     |a_i|^2 ("trace"), and so are the L_i of clients. Where clients have problems of several kinds or regularisers, L is
-    bounded by the mean of L_i.
+    bounded by the mean of L_i. An eigenvalue that is within rounding of 0 gives mu = 0.
 
     Raises:
-        ValueError: a function of Python, whose constants nothing tells; pass a step size to methods.
+        TypeError: another problem, or clients that are neither lists nor a number.
+        ValueError: a function of Python, whose constants nothing tells (pass a step size to methods); clients that do
+            not hold each sample once.
 
     Example:
         >>> import burtorch as bt
@@ -111,12 +121,12 @@ def smoothness(problem: Problem, clients: Sequence[ArrayLike] | None = None) -> 
         >>> c.L, c.L_i, c.mu, c.bound["L"]
         (3.0, array([2., 5.]), 1.5, 'eigenvalues')
     """
-    import numpy as np
 
-    if not isinstance(problem, _core.FiniteSum):
-        problem, clients = divided(problem, clients)
+    parts: list[NDArray[np.int64]] | None = None
+    if clients is not None or not isinstance(problem, _core.FiniteSum):
+        problem, parts = divided(problem, clients)
     if problem.kind == "clients":
-        return _of_problems(problem, clients)
+        return _of_problems(problem, parts)
     curvature = _curvature(problem)
     shift, dent = problem.l2 + 2.0 * problem.nonconvex, problem.l2 - 0.5 * problem.nonconvex
     squares = problem._row_squares()
@@ -125,8 +135,7 @@ def smoothness(problem: Problem, clients: Sequence[ArrayLike] | None = None) -> 
         raise ValueError(f"features are too large for their constants, found {found}; scale them")
     d = problem.d // (problem.classes or 1)
     is_small = min(problem.n, d) <= EXACT_UP_TO
-    if clients is not None:
-        parts = [np.asarray(part) for part in clients]
+    if parts is not None:
         return _of_clients(problem, parts, curvature, (shift, dent), squares, is_small)
     top = pm = curvature * float(squares.max())
     mu, name, pm_name = 0.0, "trace", "largest"
@@ -138,7 +147,7 @@ def smoothness(problem: Problem, clients: Sequence[ArrayLike] | None = None) -> 
         pm, pm_name = curvature * _norm_squared(rows * (squares**0.5)[:, None]) ** 0.5 / problem.n**0.5, "second moment"
         if problem.kind == "squares" and d <= EXACT_UP_TO:
             hessian = rows.T @ rows / problem.n
-            mu = max(float(np.linalg.eigvalsh(hessian)[0]), 0.0)
+            mu = _least(hessian, problem.n)
             moment = (rows * squares[:, None]).T @ rows / problem.n
             pm, pm_name = max(_largest(moment - hessian @ hessian), 0.0) ** 0.5, "eigenvalues"
     is_convex = problem.kind != "robust"
@@ -147,12 +156,12 @@ def smoothness(problem: Problem, clients: Sequence[ArrayLike] | None = None) -> 
     return Smoothness(top + shift, curvature * squares + shift, pm, mu, mu_min, bound)
 
 
-def _of_problems(problem: FiniteSum, clients: Sequence[ArrayLike] | None) -> Smoothness:
+def _of_problems(problem: FiniteSum, parts: list[NDArray[np.int64]] | None) -> Smoothness:
     """Of clients whose problems differ in kind or regulariser."""
     import numpy as np
 
     own = divided(problem)[1]
-    if clients is not None and [list(np.asarray(part)) for part in clients] != [list(part) for part in own]:
+    if parts is not None and [part.tolist() for part in parts] != [part.tolist() for part in own]:
         raise ValueError("the constants of problems that differ are known for the clients who have them only")
     found = [smoothness(child) for child in problem._children]
     L_i, mu = np.array([c.L for c in found]), np.array([c.mu for c in found])
@@ -188,10 +197,10 @@ def _of_clients(
             hessian, moment = np.zeros((d, d)), np.zeros((d, d))
             for k, part in enumerate(parts):
                 own = rows[part].T @ rows[part] / len(part)
-                lows[k] = max(float(np.linalg.eigvalsh(own)[0]), 0.0)
+                lows[k] = _least(own, len(part))
                 hessian += own / len(parts)
                 moment += own @ own / len(parts)
-            low = max(float(np.linalg.eigvalsh(hessian)[0]), 0.0)
+            low = _least(hessian, problem.n)
             pm, pm_name = max(_largest(moment - hessian @ hessian), 0.0) ** 0.5, "eigenvalues"
     is_convex = problem.kind != "robust"
     mu, mu_min = (max(low + dent, 0.0), max(float(lows.min()) + dent, 0.0)) if is_convex else (0.0, 0.0)
@@ -199,19 +208,20 @@ def _of_clients(
     return Smoothness(curvature * top + shift, curvature * tops + shift, pm, mu, mu_min, bound)
 
 
-def solve(problem: Problem, clients: Sequence[ArrayLike] | None = None, *, tolerance: float = 1e-13) -> Matrix:
+def solve(problem: Problem, clients: Clients = None, *, tolerance: float = 1e-13) -> Matrix:
     """The minimiser of a strongly convex problem of linear terms, by Newton's method, to a gradient of `tolerance`.
 
     Args:
         problem: of `least_squares` or `logistic_regression`, with l2 > 0 or enough samples, without the non-convex
             term; or a list of a `Client` with such a problem for each, of one kind and regulariser.
-        clients: the samples of each client, where f is the mean over clients.
+        clients: the samples of each client, or how many, where f is the mean over clients.
         tolerance: the norm of the gradient that is asked for.
 
     Costs O(n d^2) a step and a dense copy of the features.
 
     Raises:
-        ValueError: another problem, or one whose gradient stays above the tolerance.
+        ValueError: another problem, one whose gradient stays above the tolerance, or clients that do not hold each
+            sample once.
 
     Example:
         >>> import burtorch as bt
@@ -220,15 +230,16 @@ def solve(problem: Problem, clients: Sequence[ArrayLike] | None = None, *, toler
     """
     import numpy as np
 
-    if not isinstance(problem, _core.FiniteSum):
-        problem, clients = divided(problem, clients)
+    parts: list[NDArray[np.int64]] = []
+    if clients is not None or not isinstance(problem, _core.FiniteSum):
+        problem, parts = divided(problem, clients)
     if problem.kind not in ("logistic", "squares") or problem.nonconvex:
         raise ValueError("only convex problems of least_squares and logistic_regression can be solved; pass x_star")
     rows = problem.features()
     assert rows is not None
     weights = np.full(problem.n, 1.0 / problem.n)
-    for part in [] if clients is None else clients:
-        weights[np.asarray(part)] = 1.0 / (len(clients or ()) * len(np.asarray(part)))
+    for part in parts:
+        weights[part] = 1.0 / (len(parts) * len(part))
     everything = np.arange(problem.n)
     x = np.zeros(problem.d)
     g = problem.grad(x, everything, weights=weights)

@@ -44,6 +44,9 @@ fn sort_by_label(order: &mut [u32], labels: &[f64], work: &mut Work) -> Result<(
 /// fewer samples than clients.
 pub fn divide(labels: &[f64], n_clients: usize, division: Division, seed: u64) -> Result<Vec<Vec<u32>>> {
     let n = labels.len();
+    if n == 0 {
+        return Err(Error::BadArgument { what: "samples", expected: "at least 1".into(), found: "0".into() });
+    }
     if n_clients == 0 || n_clients > n || u32::try_from(n).is_err() {
         return Err(Error::BadArgument {
             what: "the number of clients",

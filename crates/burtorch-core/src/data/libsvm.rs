@@ -1,4 +1,5 @@
-//! Files of the LIBSVM format: a label, then `index:value` pairs with ascending indices, a sample a line.
+//! Files of the LIBSVM format: a label, then `index:value` pairs with ascending indices, a sample a line. The `qid:number` that
+//! files of SVMrank have behind the label is skipped.
 //!
 //! Text, gzip or bzip2, as the first bytes say. The file passes through a buffer of a megabyte; its complete lines are parsed in
 //! place. Numbers of up to 19 digits whose power of ten is exact need one multiplication or division (Clinger 1990, "How to
@@ -22,6 +23,8 @@ pub struct LibsvmOptions {
     pub labels: Option<(f64, f64)>,
     /// Whether the first feature has index 0, and not 1.
     pub zero_based: bool,
+    /// Whether numbers must be finite as float32 too.
+    pub is_single: bool,
 }
 
 /// Samples: features by rows and a label for each.
@@ -157,6 +160,12 @@ impl Parser {
         }
         let (label, mut text) = number(text).ok_or_else(|| self.wrong(text, "expected a label, a number"))?;
         self.label(label)?;
+        if let Some(query) = spaces(text).strip_prefix(b"qid:") {
+            let expected = "expected a whole number behind qid:";
+            let (_, after) =
+                integer(query).filter(|(_, after)| ends(after.first())).ok_or_else(|| self.wrong(query, expected))?;
+            text = after;
+        }
         // No index is below the next one.
         let mut next = u64::from(!self.options.zero_based);
         loop {
@@ -171,7 +180,7 @@ impl Parser {
             let Some((value, after)) = number(after) else {
                 return Err(self.wrong(rest, "expected a number behind the colon"));
             };
-            if index < next || !value.is_finite() {
+            if index < next || !self.is_finite(value) {
                 return Err(self.bad_entry(index, next, value));
             }
             next = index + 1;
@@ -190,10 +199,16 @@ impl Parser {
         Ok(text)
     }
 
+    #[inline]
+    fn is_finite(&self, value: f64) -> bool {
+        value.is_finite() && (!self.options.is_single || (value as f32).is_finite())
+    }
+
     #[cold]
     fn bad_entry(&self, index: u64, next: u64, value: f64) -> Error {
-        if !value.is_finite() {
-            return malformed(self.line, format!("feature {index} is {value}; features must be finite"));
+        if !self.is_finite(value) {
+            let single = if value.is_finite() { " in float32" } else { "" };
+            return malformed(self.line, format!("feature {index} is {value:?}; features must be finite{single}"));
         }
         if index == 0 {
             return malformed(self.line, "feature 0 in a file whose first feature is 1; pass zero_based=True");
@@ -219,6 +234,9 @@ impl Parser {
         if self.options.labels.is_some() && self.found.len() <= MOST_LABELS && !self.found.contains(&label) {
             reserve_in(&mut self.found, 1, WHAT)?;
             self.found.push(label);
+        }
+        if !self.is_finite(mapped) {
+            return Err(malformed(self.line, format!("the label is {mapped:?}; labels must be finite in float32")));
         }
         reserve_in(&mut self.samples.labels, 1, WHAT)?;
         self.samples.labels.push(mapped);

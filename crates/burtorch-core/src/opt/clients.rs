@@ -351,6 +351,16 @@ impl Clients {
         Ok((kept, cost))
     }
 
+    /// Every client's gradient at `x`, which it keeps for itself.
+    pub(super) fn own_grads(&mut self, env: &Env<'_>, x: &[f64]) -> Result<(Kept<f64>, Cost)> {
+        let kept = Kept::new(self.n_here(), x)?;
+        let cost = self.each(env, None, Sends::Unsent, &|who, worker, room| {
+            let calls = room.grad(env, x, None, Samples::mean(&worker.samples))?;
+            kept.put(who.here, &mut room.g).map(|()| calls)
+        })?;
+        Ok((kept, cost))
+    }
+
     /// Whether what clients send are numbers as they are, so that they may be rounded.
     pub(super) fn send_numbers(&self) -> bool {
         self.compressor.sends_numbers()

@@ -144,6 +144,7 @@ impl Method for Marina {
 pub struct Dasha {
     clients: Clients,
     a: f64,
+    from_gradient: bool,
     gs: Kept<f64>,
     hs: Kept<f64>,
     grads: Kept<f64>,
@@ -152,18 +153,25 @@ pub struct Dasha {
 }
 
 impl Dasha {
-    /// With this share of g_i - h_i.
-    pub fn new(clients: Clients, a: f64) -> Result<Self> {
+    /// With this share of g_i - h_i, and g_i that start at the clients' gradients, which they send, or at 0.
+    pub fn new(clients: Clients, a: f64, from_gradient: bool) -> Result<Self> {
         let (a, none) = (probability(a)?, Kept::default);
-        Ok(Dasha { clients, a, gs: none(), hs: none(), grads: none(), g: Vec::new(), new: Vec::new() })
+        let (g, new) = (Vec::new(), Vec::new());
+        Ok(Dasha { clients, a, from_gradient, gs: none(), hs: none(), grads: none(), g, new })
     }
 }
 
 impl Method for Dasha {
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
         (self.g, self.new) = (zeros(x.len())?, zeros(x.len())?);
-        let (gs, cost) = self.clients.start(env, x, true, &mut self.g)?;
-        (self.hs, self.grads, self.gs) = (gs.copied()?, Kept::new(self.clients.n_here(), x)?, gs);
+        self.grads = Kept::new(self.clients.n_here(), x)?;
+        if self.from_gradient {
+            let (gs, cost) = self.clients.start(env, x, true, &mut self.g)?;
+            (self.hs, self.gs) = (gs.copied()?, gs);
+            return Ok(cost);
+        }
+        let (hs, cost) = self.clients.own_grads(env, x)?;
+        (self.hs, self.gs) = (hs, Kept::new(self.clients.n_here(), &self.g)?);
         Ok(cost)
     }
 
@@ -173,6 +181,7 @@ impl Method for Dasha {
         let cost = self.clients.compress(env, None, None, &|who, worker, room| {
             let calls = room.grad(env, at, None, Samples::mean(&worker.samples))?;
             grads.put(who.here, &mut room.g)?;
+            gs.make(who.here)?;
             let new = &mut room.g;
             gs.read(who.here, |gs| {
                 hs.read(who.here, |hs| {

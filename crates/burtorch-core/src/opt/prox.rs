@@ -1,8 +1,10 @@
 //! Proximal operators: prox(x) = argmin_u step R(u) + |u - x|^2/2, in place.
 //!
-//! Promises: the operators of sets are projections, whatever the step; no heap call after the first. Knows no method.
+//! Promises: the operators of sets are projections, whatever the step and the scale; NaN stays NaN; no heap call after the first.
+//! Knows no method.
 
 use crate::error::{Error, Result};
+use crate::kernels;
 use crate::memory;
 
 /// A convex function R, or the indicator of a convex set.
@@ -30,17 +32,18 @@ pub enum Prox {
 }
 
 fn shrink(x: f64, by: f64) -> f64 {
-    if x > by {
-        x - by
-    } else if x < -by {
-        x + by
-    } else {
-        0.0
-    }
+    if x.abs() <= by { 0.0 } else { x - by.copysign(x) }
 }
 
-fn norm(x: &[f64]) -> f64 {
-    x.iter().map(|x| x * x).sum::<f64>().sqrt()
+/// The nearest number in the interval; NaN of NaN, which `f64::max` would make a bound.
+fn clip(x: f64, low: f64, high: f64) -> f64 {
+    if x < low {
+        low
+    } else if x > high {
+        high
+    } else {
+        x
+    }
 }
 
 impl Prox {
@@ -76,29 +79,22 @@ impl Prox {
         }
     }
 
-    /// Replaces `x`. Linear in its length, times the logarithm for the simplex and the l1 ball.
+    /// Replaces `x`. Linear in its length, times the logarithm for the simplex and the l1 ball, of which a point that is not
+    /// finite becomes NaN in all places.
     pub fn apply(&self, step: f64, x: &mut [f64], scratch: &mut Vec<f64>) -> Result<()> {
         match *self {
             Prox::Zero => {}
             Prox::L1(a) => x.iter_mut().for_each(|x| *x = shrink(*x, step * a)),
             Prox::L2Squared(a) => x.iter_mut().for_each(|x| *x /= 1.0 + step * a),
             Prox::ElasticNet(a, b) => x.iter_mut().for_each(|x| *x = shrink(*x, step * a) / (1.0 + step * b)),
-            Prox::Box(a, b) => x.iter_mut().for_each(|x| *x = x.max(a).min(b)),
-            Prox::LinfBall(a) => x.iter_mut().for_each(|x| *x = x.max(-a).min(a)),
-            Prox::L2Ball(a) => {
-                let norm = norm(x);
-                if norm > a {
-                    x.iter_mut().for_each(|x| *x *= a / norm);
-                }
-            }
-            Prox::Simplex(a) => {
-                let by = threshold(x.iter().copied(), a, scratch)?;
-                x.iter_mut().for_each(|x| *x = (*x - by).max(0.0));
-            }
+            Prox::Box(a, b) => x.iter_mut().for_each(|x| *x = clip(*x, a, b)),
+            Prox::LinfBall(a) => x.iter_mut().for_each(|x| *x = clip(*x, -a, a)),
+            Prox::L2Ball(a) => onto_l2_ball(x, a),
+            Prox::Simplex(a) => onto_simplex(x, a, |x| x, scratch)?,
             Prox::L1Ball(a) => {
-                if x.iter().map(|x| x.abs()).sum::<f64>() > a {
-                    let by = threshold(x.iter().map(|x| x.abs()), a, scratch)?;
-                    x.iter_mut().for_each(|x| *x = shrink(*x, by));
+                let sum: f64 = x.iter().map(|x| x.abs()).sum();
+                if sum.is_nan() || sum > a {
+                    onto_simplex(x, a, f64::abs, scratch)?;
                 }
             }
         }
@@ -106,20 +102,66 @@ impl Prox {
     }
 }
 
-/// The number t with `sum max(x_j - t, 0) = total` (Held, Wolfe and Crowder 1974): x in descending order, of which the longest
-/// beginning above its own t counts.
-fn threshold(x: impl ExactSizeIterator<Item = f64>, total: f64, scratch: &mut Vec<f64>) -> Result<f64> {
+/// Squares whose sums neither overflow nor lose digits to underflow.
+const SQUARES: std::ops::Range<f64> = 1e-280..1e300;
+
+fn onto_l2_ball(x: &mut [f64], radius: f64) {
+    let squares: f64 = x.iter().map(|x| x * x).sum();
+    let norm = squares.sqrt();
+    if SQUARES.contains(&squares) && (radius / norm).is_normal() {
+        if norm > radius {
+            x.iter_mut().for_each(|x| *x *= radius / norm);
+        }
+        return;
+    }
+    // By the largest number, whose square may not exist. Where one is NaN or infinite, so is the norm's share, and x stays.
+    let largest = x.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
+    let share = x.iter().map(|x| (x / largest).powi(2)).sum::<f64>().sqrt();
+    if largest > radius / share {
+        x.iter_mut().for_each(|x| *x = *x / largest * (radius / share));
+    }
+}
+
+/// A simplex of a larger total is scaled down, so that sums stay finite.
+const LARGE: f64 = 1e200;
+/// A power of two.
+const DOWN: f64 = 1.0 / (1u128 << 100) as f64;
+
+/// Makes the sizes of the numbers `max(size - t, 0)`, and keeps their signs, with the t for which these sum to `total`.
+///
+/// The largest size is subtracted first where it is far above the total: t is near it, and would be rounded to its digits.
+fn onto_simplex(x: &mut [f64], total: f64, size: fn(f64) -> f64, scratch: &mut Vec<f64>) -> Result<()> {
+    if !kernels::all_finite(x) {
+        x.fill(f64::NAN);
+        return Ok(());
+    }
+    let largest = x.iter().fold(f64::NEG_INFINITY, |largest, &x| largest.max(size(x)));
+    let scale = if total > LARGE { DOWN } else { 1.0 };
+    let first = if largest.abs() > 4.0 * total { largest * scale } else { 0.0 };
     scratch.clear();
     memory::reserve_in(scratch, x.len(), "a projection")?;
-    scratch.extend(x);
-    scratch.sort_unstable_by(|a, b| b.total_cmp(a));
+    scratch.extend(x.iter().map(|&x| size(x) * scale - first));
+    let t = threshold(scratch, total * scale);
+    for x in x {
+        let left = size(*x) * scale - first - t;
+        *x = if left > 0.0 { if size(*x) == *x { left / scale } else { -left / scale } } else { 0.0 };
+    }
+    Ok(())
+}
+
+/// The number t with `sum max(x_j - t, 0) = total` (Held, Wolfe and Crowder 1974): x in descending order, of which the longest
+/// beginning above its own t counts. Sorts `x`.
+fn threshold(x: &mut [f64], total: f64) -> f64 {
+    x.sort_unstable_by(|a, b| b.total_cmp(a));
     let (mut sum, mut found) = (0.0, 0.0);
-    for (k, &x) in scratch.iter().enumerate() {
+    // t is at least the first number less the total, so smaller ones never count.
+    let least = x.first().map_or(0.0, |first| first - 2.0 * total);
+    for (k, &x) in x.iter().enumerate().take_while(|(_, x)| **x >= least) {
         sum += x;
         let t = (sum - total) / (k + 1) as f64;
         if x > t {
             found = t;
         }
     }
-    Ok(found)
+    found
 }

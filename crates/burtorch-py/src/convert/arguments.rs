@@ -33,8 +33,10 @@ impl Count {
         match &self.0 {
             Ok(n) if range.contains(n) => Ok(*n),
             found => {
+                let is_large = found.as_ref().is_err_and(|found| !found.starts_with('-'));
                 let found = found.as_ref().map_or_else(String::clone, usize::to_string);
                 let expected = match (*range.start(), *range.end()) {
+                    (least, usize::MAX) if is_large => format!("from {least} to 2**64 - 1"),
                     (least, usize::MAX) => format!("at least {least}"),
                     (least, most) => format!("from {least} to {most}"),
                 };
@@ -46,6 +48,11 @@ impl Count {
     /// At least one of something.
     pub fn positive(&self, name: &str) -> PyResult<usize> {
         self.within(name, 1..=usize::MAX)
+    }
+
+    /// A seed, round or client, of which draws are functions.
+    pub fn of_draws(&self, name: &str) -> PyResult<u64> {
+        self.within(name, 0..=usize::MAX).map(|n| n as u64)
     }
 
     /// A number of nodes, of which a graph has no more than 32 bits can tell.
@@ -71,7 +78,7 @@ pub mod sizes {
     readers! { 0: size start stop n }
 
     pub fn seed(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-        object.extract::<Count>()?.within("seed", 0..=usize::MAX).map(|seed| seed as u64)
+        object.extract::<Count>()?.of_draws("seed")
     }
 }
 

@@ -55,7 +55,7 @@ fn read_samples<'py>(
     zero_based: bool,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let n_features = n_features.map(|n| n.within("n_features", 1..=u32::MAX as usize)).transpose()?;
-    let options = LibsvmOptions { n_features, labels, zero_based };
+    let options = LibsvmOptions { n_features, labels, zero_based, is_single: dtype == "float32" };
     let samples = py.detach(|| asked(|| read_libsvm(&path, options))).or_raise(py)?;
     arrays(py, &samples, dense, dtype)
 }
@@ -72,12 +72,13 @@ fn draw_samples<'py>(
     condition: f64,
     density: f64,
     noise: f64,
-    seed: u64,
+    seed: Count,
     dense: bool,
     dtype: &str,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let target = if target == "logistic" { Target::Logistic } else { Target::Linear };
     let (n_samples, n_features) = (n.positive("n")?, d.within("d", 1..=u32::MAX as usize)?);
+    let seed = seed.of_draws("seed")?;
     let options = SyntheticOptions { n_samples, n_features, condition, density, noise, seed };
     let samples = py.detach(|| asked(|| synthetic(target, options))).or_raise(py)?;
     arrays(py, &samples, dense, dtype)
@@ -92,7 +93,7 @@ fn divide_samples<'py>(
     n_clients: Count,
     how: &str,
     concentration: f64,
-    seed: u64,
+    seed: Count,
 ) -> PyResult<Bound<'py, PyList>> {
     let division = match how {
         "iid" => Division::Random,
@@ -103,6 +104,7 @@ fn divide_samples<'py>(
             return Err(PyValueError::new_err(message));
         }
     };
+    let seed = seed.of_draws("seed")?;
     let labels = Array::converted(labels)?;
     if labels.shape().len() != 1 {
         return Err(PyValueError::new_err(format!("labels must have one dimension, found {}", labels.shape().len())));

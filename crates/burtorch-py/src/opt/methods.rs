@@ -162,7 +162,7 @@ fn of_clients(
             let local = local(&mut clients)?;
             Box::new(Marina::new(clients, local, p).or_raise(py)?)
         }
-        "dasha" => Box::new(Dasha::new(clients, options.float("alpha", 1.0)?).or_raise(py)?),
+        "dasha" => Box::new(Dasha::new(clients, options.float("alpha", 1.0)?, from_gradient).or_raise(py)?),
         "ef14" => Box::new(Ef14::new(clients)),
         "ef21" => {
             let (local, momentum) = (local(&mut clients)?, options.float("momentum", 1.0)?);

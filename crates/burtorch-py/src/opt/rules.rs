@@ -65,16 +65,18 @@ fn _prox<'py>(rule: &Bound<'py, PyTuple>, x: &Bound<'py, PyAny>, step: f64) -> P
 
 /// The batch of a rule, its factors, and (A, B) of the rule or None.
 #[pyfunction]
-#[pyo3(signature = (rule, n, seed, round, client=0))]
+#[pyo3(signature = (rule, n, seed, round, client=None))]
 #[allow(clippy::type_complexity, reason = "three results")]
 fn _sample<'py>(
     rule: &Bound<'py, PyTuple>,
-    n: usize,
-    seed: u64,
-    round: u64,
-    client: u64,
+    n: Count,
+    seed: Count,
+    round: Count,
+    client: Option<Count>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>, Option<(f64, f64)>, f64)> {
-    let (py, mut sampler) = (rule.py(), sampler_of(rule, n)?);
+    let (py, mut sampler) = (rule.py(), sampler_of(rule, n.positive("n")?)?);
+    let (seed, round) = (seed.of_draws("seed")?, round.of_draws("round")?);
+    let client = client.map_or(Ok(0), |client| client.of_draws("client"))?;
     py.detach(|| sampler.draw(seed, round, client)).or_raise(py)?;
     let samples = sampler.samples();
     let indices: Vec<i64> = samples.indices.iter().map(|&i| i.into()).collect();

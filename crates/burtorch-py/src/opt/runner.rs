@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burtorch_core::opt::{Choices, Cost, Runner};
 use burtorch_core::sync::Stop;
 use burtorch_core::{Error, interrupt};
-use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -97,7 +97,7 @@ impl PyRunner {
     ) -> PyResult<Self> {
         let (py, of) = (problem.py(), problem.get());
         let (x, prox) = (of.point(x, "x0")?, prox_of(prox)?);
-        let (seed, threads) = (seed.within("seed", 0..=usize::MAX)? as u64, of.threads(Some(threads))?);
+        let (seed, threads) = (seed.of_draws("seed")?, of.threads(Some(threads))?);
         let made = made(of, method, sampling, &Options(options))?;
         let (sum, exchange) = (of.sum().clone(), made.exchange);
         let runner = of.detached(py, || Runner::new(sum, made.method, &x, prox, seed, threads));
@@ -228,7 +228,8 @@ impl PyRunner {
             })?
             .or_raise(py)?;
         for &(name, len) in &names {
-            let part = state.get_item(name)?.ok_or_else(|| PyKeyError::new_err(format!("no state named {name:?}")))?;
+            let part =
+                state.get_item(name)?.ok_or_else(|| PyValueError::new_err(format!("no state named {name:?}")))?;
             let part = numbers(&part, name)?;
             if part.len() != len {
                 let message = format!("the state {name:?} has {} numbers, expected {len}", part.len());

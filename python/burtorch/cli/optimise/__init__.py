@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
@@ -40,8 +41,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default="page",
         help=f"of {', '.join(METHODS)}, each alone or with its compressor, as in ef21:topk:0.05 (default page)",
     )
-    parser.add_argument("--compressor", metavar="NAME[:K]", default="identity", help=f"of {', '.join(COMPRESSORS)}")
-    parser.add_argument("--downlink", metavar="NAME[:K]", help="of the server of ef21-bc (default: as its clients)")
+    parser.add_argument(
+        "--compressor", metavar="NAME[:NUMBER]", default="identity", help=f"of {', '.join(COMPRESSORS)}"
+    )
+    parser.add_argument(
+        "--downlink", metavar="NAME[:NUMBER]", help="of the server of ef21-bc (default: as its clients)"
+    )
     parser.add_argument("--clients", type=count, metavar="N", help="of consecutive samples (default: at most 20)")
     parser.add_argument("--step", default="theory", help='a number, "theory" or "theory*FACTOR" (default theory)')
     parser.add_argument("--batch", type=count, default=1, metavar="N", help="samples of a step (default 1)")
@@ -116,7 +121,7 @@ def _compare(args: argparse.Namespace, engine: mpi.Engine | None) -> int:
         raise InputError(str(error)) from None
     rows = [summary(name, found) for name, found in runs.items()]
     if args.json:
-        print(json.dumps(rows, indent=1))
+        print(json.dumps([_told(row) for row in rows], indent=1))
     else:
         _table(choices.problem, rows)
     if folder is not None:
@@ -126,6 +131,11 @@ def _compare(args: argparse.Namespace, engine: mpi.Engine | None) -> int:
     for name in diverged:
         say(f"{name} diverged: its figures are those of the last finite iterate")
     return 1 if diverged else 0
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    """With null in place of numbers that JSON has not."""
+    return {key: None if isinstance(x, float) and not math.isfinite(x) else x for key, x in row.items()}
 
 
 def _table(problem: FiniteSum, rows: list[dict[str, Any]]) -> None:

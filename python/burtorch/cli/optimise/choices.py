@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 import burtorch
-from burtorch.cli.errors import InputError
+from burtorch.cli.errors import InputError, reason
 
 if TYPE_CHECKING:
     from burtorch import mpi, opt
@@ -45,7 +45,17 @@ COMPRESSORS = {
     "topk": "TopK",
     "natural": "Natural",
     "bernoulli": "Bernoulli",
+    "toplek": "TopLEK",
+    "scaledsign": "ScaledSign",
+    "terngrad": "TernGrad",
+    "qsgd": "QSGD",
+    "naturaldithering": "NaturalDithering",
 }
+PLAIN = ("identity", "permk", "natural", "scaledsign", "terngrad")
+LEVELLED = ("qsgd", "naturaldithering")
+EXAMPLES = dict.fromkeys(LEVELLED, "4")
+MOST_CALLS = 2.0**62
+"""Oracle calls of a run."""
 
 
 def started(args: argparse.Namespace) -> mpi.Engine:
@@ -75,7 +85,20 @@ class Choices:
     def __init__(self, args: argparse.Namespace, engine: mpi.Engine | None) -> None:
         self.args = args
         self.engine = engine
-        self.problem = _problem(args)
+        _compressor(args.compressor)
+        if args.downlink is not None:
+            _compressor(args.downlink)
+        try:
+            self.problem = _problem(args)
+        except OSError as error:
+            if engine is not None:  # one process may have it alone, and the others must not wait
+                raise
+            raise InputError(f"{args.data}: {reason(error)}") from None
+        self.n_clients: int = args.clients or min(20, self.problem.n)
+        if args.cohort is not None and args.cohort > self.n_clients:
+            raise InputError(f"--cohort {args.cohort}: expected at most the {self.n_clients} clients")
+        if not args.epochs * self.problem.n <= MOST_CALLS:
+            raise InputError(f"--epochs {args.epochs:g}: expected at most {MOST_CALLS / self.problem.n:g}")
         self._constants: dict[bool, opt.Smoothness] = {}
 
     def method(self, entry: str, seed: int) -> opt.Method:
@@ -91,7 +114,7 @@ class Choices:
         args, options = self.args, dict[str, Any]()
         name, _, compressor = entry.partition(":")
         if name not in OF_SAMPLES:
-            options["clients"] = args.clients or min(20, self.problem.n)
+            options["clients"] = self.n_clients
             options["engine"] = "local" if self.engine is None else self.engine
         elif name not in ("gd", "agd"):
             options["sampling"] = opt.Nice(args.batch)
@@ -126,7 +149,10 @@ def _step(text: str) -> float | str:
 def _problem(args: argparse.Namespace) -> FiniteSum:
     from burtorch import opt
 
-    features, labels = opt.load_libsvm(args.data)
+    try:
+        features, labels = opt.load_libsvm(args.data)
+    except ValueError as error:
+        raise InputError(f"{args.data}: {error}") from None
     regularisers = {"l2": args.l2, "nonconvex": args.nonconvex}
     found = sorted(set(labels.tolist()))
     if args.labels is not None and args.problem != "logistic":
@@ -152,15 +178,21 @@ def _pair(text: str) -> list[float]:
 
 
 def _compressor(text: str) -> Compressor:
-    name, _, constant = text.partition(":")
+    name, colon, constant = text.partition(":")
     if name not in COMPRESSORS:
         raise InputError(f"compressor {text}: expected of {', '.join(COMPRESSORS)}")
+    if name in PLAIN and colon:
+        raise InputError(f"compressor {text}: {name} takes no number")
+    if name not in PLAIN and not constant:
+        raise InputError(f"compressor {text}: {name} takes a number, as in {name}:{EXAMPLES.get(name, '0.1')}")
     make = getattr(burtorch.compress, COMPRESSORS[name])
     try:
-        if not constant:
+        if name in PLAIN:
             made: Compressor = make()
         elif name == "bernoulli":
             made = make(float(constant))
+        elif name in LEVELLED:
+            made = make(int(constant))
         else:
             made = make(int(constant)) if constant.isdigit() else make(fraction=float(constant))
     except (TypeError, ValueError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import hashlib
 import io
 import json
@@ -18,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import burtorch
-from burtorch.cli.errors import InputError, say
+from burtorch.cli.errors import InputError, reason, say
+from burtorch.opt import Record
 
 if TYPE_CHECKING:
     from burtorch import mpi, opt
@@ -41,6 +43,10 @@ KEPT = (
 )
 
 
+RECORDED = {field.name for field in dataclasses.fields(Record)}
+"""What a record has."""
+
+
 def _stem(name: str, seed: int) -> str:
     """Of a run's files."""
     return f"{name.replace(':', '-')}-{seed}"
@@ -58,9 +64,21 @@ class Folder:
         text = json.dumps({"burtorch": burtorch.__version__, **configuration}, indent=1, sort_keys=True)
         self.path = Path(args.out) / hashlib.sha256(text.encode()).hexdigest()[:16]
         self.resumes = args.resume
-        if self.writes:
-            self.path.mkdir(parents=True, exist_ok=True)
+        wrong = self._make(args.out)
+        if engine is not None:
+            wrong = engine.tell(wrong)
+        if wrong is not None:
+            raise InputError(wrong.decode())
         self._put("manifest.json", (text + "\n").encode())
+
+    def _make(self, out: str) -> bytes | None:
+        """Makes the folder where this process writes; why it is none."""
+        try:
+            if self.writes:
+                self.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError, PermissionError) as error:
+            return f"--out {out}: {reason(error)}".encode()
+        return None
 
     def _read(self, name: str) -> bytes | None:
         """A file's content, in every process; None if there is none, or nothing is to be gone on with."""
@@ -76,9 +94,13 @@ class Folder:
     def _put(self, name: str, content: bytes) -> None:
         if not self.writes:
             return
-        part = self.path / f"{name}.part"
-        part.write_bytes(content)
-        os.replace(part, self.path / name)
+        # Another process may write the same file.
+        part = self.path / f"{name}.{os.getpid()}.part"
+        try:
+            part.write_bytes(content)
+            os.replace(part, self.path / name)
+        finally:
+            part.unlink(missing_ok=True)
 
     def finished(self, name: str, seed: int) -> dict[str, Any] | None:
         """A run that is done, where runs are gone on with."""
@@ -88,9 +110,11 @@ class Folder:
             return None
         try:
             found: dict[str, Any] = json.loads(content)
-        except ValueError:
+            if not (found["records"] and set.intersection(*map(set, found["records"])) >= RECORDED):
+                raise ValueError
+            return {name: found[name] for name in ("records", "sha256", "diverged")}
+        except (ValueError, KeyError, TypeError):
             raise InputError(f"{self.path / file}: not a finished run; remove it to run again") from None
-        return found
 
     def finish(self, name: str, seed: int, done: dict[str, Any]) -> None:
         """Keeps a run, whose state is needed no more."""
@@ -122,8 +146,10 @@ class Folder:
                 told = json.loads(found["told"].tobytes())
                 told["arrays"] = {key.removeprefix("state_"): found[key] for key in found.files if key != "told"}
             records: list[dict[str, Any]] = told.pop("records")
+            if not (records and set.intersection(*map(set, records)) >= RECORDED):
+                raise ValueError("records are missing")
             method.load_state_dict(told)
-        except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
             raise InputError(
                 f"{self.path / file}: not the state of this run ({error}); remove it to run again"
             ) from None
