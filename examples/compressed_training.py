@@ -67,6 +67,8 @@ def main(arguments=None):
     parser.add_argument("--max-steps", type=int, default=20_000)
     parser.add_argument("--out")
     options = parser.parse_args(arguments)
+    if not 1 <= options.clients <= options.n:
+        parser.error(f"--clients must be from 1 to the {options.n} samples, found {options.clients}")
     f, clients = problem(options.n, options.d, options.clients)
     found = curves(f, clients, options.accuracy, options.max_steps)
     for name, records in found.items():

@@ -12,8 +12,9 @@ import time
 import numpy as np
 import pytest
 
-from burtorch import opt
+from burtorch import compress, opt
 from burtorch.cli import main
+from burtorch.cli.optimise import choices
 
 
 @pytest.fixture
@@ -140,6 +141,14 @@ def test_a_repeated_command_goes_on_with_what_is_missing(data, capsys, tmp_path)
         (["--labels", "1,2", "--problem", "softmax"], "logistic"),
         (["--resume"], "--out"),
         (["--l2", "-1"], "l2"),
+        (["--epochs", "1e300"], "--epochs"),
+        (["--compressor", "best"], "best"),
+        (["--compressor", "topk:0"], "topk:0"),
+        (["--compressor", "natural:3"], "natural takes no number"),
+        (["--compressor", "topk"], "topk takes a number"),
+        (["--compressor", "qsgd:0.5"], "qsgd:0.5"),
+        (["--downlink", "topk:x"], "topk:x"),
+        (["--cohort", "21"], "20 clients"),
     ],
 )
 def test_bad_input_is_one_line(data, capsys, arguments, text):
@@ -159,9 +168,72 @@ def test_a_method_that_diverges_keeps_its_last_finite_iterate(data, capsys):
 
 
 def test_files_that_cannot_be_used_are_one_line(data, capsys, tmp_path):
-    status, _, err = run(capsys, "--data", tmp_path / "none")
-    assert (status, len(err.splitlines())) == (2, 1)
+    for path in (tmp_path / "none", tmp_path, tmp_path / "none" / "data", data / "below"):
+        status, _, err = run(capsys, "--data", path)
+        assert (status, len(err.splitlines())) == (2, 1)
+        assert str(path) in err
+    for path in (data, data / "below"):
+        status, _, err = run(capsys, "--data", data, "--out", path)
+        assert (status, len(err.splitlines())) == (2, 1)
+        assert str(path) in err
     data.write_text("1 1:0.5\n2 1:0.1\n3 1:1\n")
     status, _, err = run(capsys, "--data", data)
     assert (status, len(err.splitlines())) == (2, 1)
     assert "1, 2, 3" in err
+    for text in ("1 1:x\n", "1 2:1 1:1\n", ""):
+        data.write_text(text)
+        status, _, err = run(capsys, "--data", data)
+        assert (status, len(err.splitlines())) == (2, 1)
+        assert f"{data}: line" in err
+
+
+NUMBERED = ("topk:2", "randk:0.4", "randseqk:2", "toplek:2", "bernoulli:0.5", "qsgd:4", "naturaldithering:3")
+
+
+@pytest.mark.parametrize("rule", [*choices.PLAIN, *NUMBERED])
+def test_every_compressor_has_a_name(data, capsys, rule):
+    method = "ef14" if rule.startswith("top") or rule == "scaledsign" else "marina"
+    arguments = ("--data", data, "--l2", 0.1, "--method", f"{method}:{rule}", "--clients", 4, "--epochs", 2, "--json")
+    status, out, _ = run(capsys, *arguments)
+    assert status == 0
+    assert json.loads(out)[0]["bits"] > 0
+
+
+def test_the_names_are_all_rules_of_compress():
+    assert set(choices.COMPRESSORS.values()) == set(compress.__all__) - {"Compose", "Compressor", "Draw", "Message"}
+    assert all(name == rule.lower() for name, rule in choices.COMPRESSORS.items())
+
+
+def test_json_has_null_in_place_of_numbers_that_are_not_finite(data, capsys):
+    """The loss of the last finite iterate overflows."""
+    arguments = ("--data", data, "--problem", "least-squares", "--method", "gd,agd", "--json", "--step", "1e3")
+    status, out, _ = run(capsys, *arguments, "--epochs", 1000)
+    assert status == 1
+
+    def refused(name):
+        raise AssertionError(name)
+
+    rows = json.loads(out, parse_constant=refused)
+    assert any(row["loss"] is None for row in rows)
+
+
+@pytest.mark.parametrize(
+    "content", ["{}", "[]", "3", '{"records": []}', '{"records": [{}], "sha256": "", "diverged": 0}']
+)
+def test_a_finished_run_that_lacks_something_is_one_line(data, capsys, tmp_path, content):
+    arguments = ("--data", data, "--method", "gd", "--out", tmp_path / "runs")
+    assert run(capsys, *arguments)[0] == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    (folder / "gd-0.json").write_text(content)
+    status, out, err = run(capsys, *arguments, "--resume")
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert "gd-0.json: not a finished run" in err
+
+
+def test_processes_may_share_a_folder(data, tmp_path):
+    command = [sys.executable, "-m", "burtorch", "optimise", "--data", str(data), "--problem", "robust"]
+    command += ["--method", "saga", "--epochs", "100", "--checkpoint", "1e-9", "--out", str(tmp_path / "runs")]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    found = [process.communicate(timeout=300) for process in both]
+    assert [process.returncode for process in both] == [0, 0], found
+    assert not list((tmp_path / "runs").rglob("*.part"))

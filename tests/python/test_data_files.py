@@ -84,6 +84,38 @@ def test_errors_name_the_line(tmp_path, text, message):
         opt.load_libsvm(written(tmp_path, text))
 
 
+@pytest.mark.parametrize("dense", [False, True])
+def test_numbers_that_float32_has_not_are_refused(tmp_path, dense):
+    for text, message in (
+        ("1 1:1\n1 1:1e39", "line 2: feature 1 is 1e39; features must be finite in float32"),
+        ("1 2:-3.5e38", "line 1: feature 2 is -3.5e38"),
+        ("-1e39 1:1", "line 1: the label is -1e39; labels must be finite in float32"),
+    ):
+        place = written(tmp_path, text)
+        with pytest.raises(ValueError, match=message):
+            opt.load_libsvm(place, dtype="float32", dense=dense)
+        features, labels = opt.load_libsvm(place, dense=True)
+        assert np.isfinite(features).all()
+        assert np.isfinite(labels).all()
+    features, labels = opt.load_libsvm(written(tmp_path, "1e39 1:3e38\n2 1:1"), dtype="float32", labels=(2, 1e39))
+    assert labels.tolist() == [1.0, -1.0]
+    assert features.values.tolist() == [np.float32(3e38), 1.0]
+
+
+def test_query_numbers_are_skipped(tmp_path):
+    """As scikit-learn does."""
+    text = "3 qid:1 1:0.5 3:1\n1 qid:1 2:2 # first\n2\tqid:2\n2 1:1\n"
+    features, labels = opt.load_libsvm(written(tmp_path, text), dense=True)
+    assert labels.tolist() == [3.0, 1.0, 2.0, 2.0]
+    assert features.tolist() == [[0.5, 0.0, 1.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+    datasets = pytest.importorskip("sklearn.datasets")
+    peer = datasets.load_svmlight_file(str(tmp_path / "samples"), query_id=False)
+    assert peer[0].toarray().tolist() == features.tolist()
+    for wrong in ("1 qid:x 1:1", "1 qid:1.5 1:1", "1 qid: 1:1", "1 1:1 qid:2", "1 qid:1 qid:2"):
+        with pytest.raises(ValueError, match="line 1"):
+            opt.load_libsvm(written(tmp_path, wrong))
+
+
 def test_other_labels_are_named(tmp_path):
     place = written(tmp_path, "1\n2\n3\n")
     with pytest.raises(ValueError, match="line 3: a label is neither 1 nor 2; the file has 1, 2, 3"):

@@ -74,6 +74,12 @@ def test_compressed_training(example, capsys):
     assert reached["Scaffnew"] < reached["GD"]
 
 
+def test_compressed_training_refuses_clients_without_samples(example, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        example("compressed_training").main(["--n", "5", "--clients", "10"])
+    assert "--clients must be from 1 to the 5 samples, found 10" in capsys.readouterr().err
+
+
 def test_micrograd_trains_as_its_readme_does(example):
     random.seed(1337)
     moons = example("two_moons").moons(20)

@@ -104,9 +104,10 @@ def test_an_array_with_a_value_gives_a_vector(op, dtype):
 def test_arrays_of_more_dimensions():
     x = Value(2.0)
     array = np.arange(6.0).reshape(2, 3)
-    assert list((array * x).data) == list((x * array.T.copy().T).data) == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
-    assert list((x + array[:, ::2]).data) == [2.0, 4.0, 5.0, 7.0]
-    assert len(x * np.zeros((0, 3))) == 0
+    for op in OPERATORS:
+        for pair in ((x, array), (array, x), (x, np.zeros((0, 3))), (x, array[:, ::2])):
+            with pytest.raises(ValueError, match="a Value has no dimensions, the array has 2"):
+                op(*pair)
     v = x.graph.vector(array)
     assert list(v.data) == list(range(6))
     for op in OPERATORS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -187,6 +188,110 @@ def test_prox_is_the_minimiser(prox, is_inside):
         np.testing.assert_allclose(prox(x.copy(), step, out=x.copy()), p)
         for u in (prox(v, 1.0) if is_inside else v for v in rng.normal(size=(40, 5)) * 2):
             assert (x - p) @ (u - p) <= step * (prox.value(u) - prox.value(p)) + 1e-9
+
+
+PROXES = [
+    *(opt.Zero(), opt.L1(0.7), opt.L2Squared(0.7), opt.ElasticNet(0.3, 0.8), opt.Box(-0.5, 0.25), opt.Simplex(1.5)),
+    *(opt.L1Ball(1.5), opt.L2Ball(0.5), opt.LinfBall(0.5)),
+]
+
+
+@pytest.mark.parametrize("prox", PROXES, ids=repr)
+def test_nan_goes_through_every_prox(prox):
+    rng = np.random.default_rng(2)
+    for place in range(5):
+        for scale in (1e-300, 1.0, 1e300):
+            x = rng.normal(size=5) * scale
+            x[place] = np.nan
+            found = prox(x, 0.5)
+            assert np.isnan(found[place])
+            if not isinstance(prox, (opt.Simplex, opt.L1Ball)):
+                assert np.isnan(found).sum() == 1
+            assert np.isnan(prox(np.full(5, np.nan))).all()
+
+
+def test_divergence_is_named_behind_a_prox():
+    f = opt.least_squares([[1.0, 2.0], [3.0, -1.0], [-1.0, 1.0]], [1.0, 2.0, 3.0])
+    for prox in (opt.L1(0.1), opt.L2Squared(0.1), opt.ElasticNet(0.1, 0.1)):
+        for make in (lambda **more: opt.AGD(f, mu=0.0, **more), lambda **more: opt.GD(f, **more)):
+            method = make(step=50.0, prox=prox)
+            with pytest.raises(FloatingPointError, match="diverged"):
+                method.run(5000)
+            assert np.isfinite(method.x).all()
+
+
+def projected(x, total, signed):
+    """Onto the simplex or the l1 ball, in fractions."""
+    exact = [Fraction(value) for value in x]
+    sizes = [abs(value) for value in exact] if signed else exact
+    total = Fraction(total)
+    if signed and sum(sizes) <= total:
+        return exact
+    ordered = sorted(sizes, reverse=True)
+    ends = [(sum(ordered[: k + 1]) - total) / (k + 1) for k in range(len(ordered))]
+    t = [end for size, end in zip(ordered, ends) if size > end][-1]
+    left = [max(size - t, Fraction(0)) for size in sizes]
+    return [-value if signed and own < 0 else value for own, value in zip(exact, left)]
+
+
+SCALES = [1e-300, 1e-200, 1e-30, 1e-8, 1.0, 1e8, 1e17, 1e155, 1e300]
+
+
+@pytest.mark.parametrize("radius", [1e-290, 1e-8, 1.0, 1e10, 1e250, 1e307])
+def test_projections_are_right_at_any_scale(radius):
+    """Against exact arithmetic, within a few units in the last place of the radius or of the numbers that stay."""
+    rng = np.random.default_rng(3)
+    given = [rng.normal(size=4) * scale for scale in SCALES]
+    given += [np.full(3, scale) for scale in SCALES] + [
+        np.array([scale, scale * (1 + 2**-40), 0.0]) for scale in SCALES
+    ]
+    given += [np.array([1e17, 1e17 + 32, 0.0]), np.array([1e300, -1e300, 1.0]), np.full(4, 1.7e308)]
+    for x in given:
+        for prox, signed in ((opt.Simplex(radius), False), (opt.L1Ball(radius), True)):
+            expected, found = projected(x, radius, signed), prox(x)
+            for one, other in zip(expected, found):
+                assert abs(one - Fraction(other)) <= Fraction(8e-16) * Fraction(radius), (prox, x)
+            sizes = [Fraction(abs(value)) for value in found]
+            assert sum(sizes) <= Fraction(radius) * (1 + Fraction(2e-15))
+            assert signed or (found >= 0.0).all()
+        found, square = opt.L2Ball(radius)(x), sum(Fraction(value) ** 2 for value in x)
+        inside = square <= Fraction(radius) ** 2
+        assert not inside or found.tolist() == x.tolist()
+        if not inside:
+            largest = np.abs(x).max()
+            direction = x / largest
+            expected = direction / np.linalg.norm(direction) * radius
+            np.testing.assert_allclose(found, expected, rtol=2e-15, atol=1e-15 * radius)
+
+
+def test_projections_of_moderate_numbers_keep_their_bits():
+    """What the plain formulas give."""
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        x, radius = rng.normal(size=6), rng.uniform(0.3, 3.0)
+        ordered = np.sort(abs(x))[::-1]
+        ends = (np.cumsum(ordered) - radius) / np.arange(1.0, 7.0)
+        if abs(x).sum() > radius and ordered[0] <= 4.0 * radius:
+            t = ends[ordered > ends][-1]
+            assert opt.L1Ball(radius)(x).tolist() == (np.sign(x) * np.maximum(abs(x) - t, 0.0)).tolist()
+
+
+def test_arguments_of_a_prox_are_checked():
+    for prox in PROXES:
+        for step in (-1.0, np.nan, np.inf, -np.inf):
+            with pytest.raises(ValueError, match="step must be finite and at least 0"):
+                prox([1.0, 2.0], step)
+        for out, error in (
+            (np.zeros(2, int), TypeError),
+            (np.zeros(2, np.float32), TypeError),
+            ([0.0, 0.0], TypeError),
+        ):
+            with pytest.raises(error, match="out must be an array of float64"):
+                prox([1.0, 2.0], 1.0, out=out)
+        for shape in ((1,), (3, 2), (2, 1), ()):
+            with pytest.raises(ValueError, match=r"out must have the shape \(2,\)"):
+                prox([1.0, 2.0], 1.0, out=np.zeros(shape))
+    assert opt.L1(1.0)([3.0, -2.0], 0.0).tolist() == [3.0, -2.0]
 
 
 # Methods against plain references
@@ -380,6 +485,27 @@ def test_arguments_of_another_kind_are_named(method):
         make(problem, prox=0.1)
     with pytest.raises(TypeError, match=r"compressor must be a Compressor, such as .*, found str"):
         make(problem, compressor="topk")
+
+
+NAMED = {
+    "constants must be a Smoothness": lambda f: opt.GD(f, constants=0),
+    "constants must be a Smoothness, such as": lambda f: opt.EF21(f, compressor=bt.compress.TopK(1), constants=[1.0]),
+    "delays must be a Delays": lambda f: opt.Rennala(f, delays=[1, 2], gathered=2),
+    "delays must be a Delays, such as": lambda f: opt.FedBuff(f, delays=1.0, buffer=1, step=0.1),
+    "network must be a Network": lambda f: opt.DCGD(f, compressor=bt.compress.Identity(), network=3),
+    "compute must be a Delays": lambda f: opt.Network([1.0]),
+    "oracle must be an Oracle": lambda f: opt.from_oracle(3, [1.0]),
+    "problem must be a FiniteSum": lambda f: opt.smoothness(3),
+    "problem must be a FiniteSum, such as": lambda f: opt.solve(f.features()),
+    "a state must be a dict": lambda f: opt.GD(f).load_state_dict([]),
+    "local_steps must be a whole number": lambda f: opt.Scaffold(f, local_steps=1.5),
+}
+
+
+@pytest.mark.parametrize("text", NAMED)
+def test_objects_of_another_class_are_named(text):
+    with pytest.raises(TypeError, match=text):
+        NAMED[text](problem())
 
 
 def test_labels_that_are_not_named_are_shown():

@@ -187,6 +187,27 @@ def test_stragglers_cost_synchronous_methods_more_time():
     assert done[-1].time < 0.5 * slow[-1].time
 
 
+@pytest.mark.parametrize(("seconds", "limit", "trials"), [([1.0], 0.02, 1), ([1.0, 3.0], 0.05, 2), ([1.0], 1e-3, 50)])
+def test_the_theory_step_of_mind_flayer_is_that_of_the_second_moment(seconds, limit, trials):
+    """Where few gradients come in time, the loss falls in the mean over many seeds, as the second moment says."""
+    f = opt.least_squares([[1.0, 0.0], [0.0, 1.0]], [1.0, 1.0])
+    delays = opt.Delays(seconds, "exponential")
+    common = {"delays": delays, "trials": trials, "limits": limit, "sampling": opt.Full(), "f_star": 0.0}
+    p = np.array(delays.probability([limit] * len(seconds)))
+    b, v = trials * p.sum(), trials * (p * (1 - p)).sum()
+    assert b < 0.25
+    smooth = opt.smoothness(f).L
+    method = opt.MindFlayer(f, **common)
+    assert method.gamma == pytest.approx(1.0 / (smooth * (1.0 + v / b**2)))
+    ends = [opt.MindFlayer(f, seed=seed, **common).run(2000)[-1].gap for seed in range(20)]
+    assert max(ends) < method.record().gap
+    with pytest.raises(FloatingPointError):
+        opt.MindFlayer(f, step=0.5 / smooth, **{**common, "limits": 1e-3, "trials": 1}).run(10**6)
+    # Half of the smoothness is kept where enough of them come.
+    for many, limits in ((4, 3.0), (1, np.inf), (200, 0.2)):
+        assert opt.MindFlayer(f, **{**common, "trials": many, "limits": limits}).gamma == 0.5 / smooth
+
+
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=[name for name, _ in DISTRIBUTIONS])
 def test_probabilities_are_those_of_the_draws(distribution):
     """The trials of MindFlayer that end in time, counted."""

@@ -30,6 +30,8 @@ METHODS = {
     "EF21 zero": lambda f, **more: opt.EF21(f, compressor=compress.TopK(2), start="zero", **more),
     "DIANA zero": lambda f, **more: opt.DIANA(f, compressor=compress.Natural(), start="zero", **more),
     "DASHA": lambda f, **more: opt.DASHA(f, compressor=compress.RandK(2), **more),
+    "DASHA zero": lambda f, **more: opt.DASHA(f, compressor=compress.RandK(2), start="zero", **more),
+    "DASHA of a smaller a": lambda f, **more: opt.DASHA(f, compressor=compress.RandK(2), a=0.05, **more),
     "EF14": lambda f, **more: opt.EF14(f, compressor=compress.TopK(2), **more),
     "EF21-SGDM": lambda f, **more: opt.EF21SGDM(f, compressor=compress.TopK(2), momentum=0.3, **more),
     "EF21-PP": lambda f, **more: opt.EF21PP(f, compressor=compress.TopK(2), cohort=opt.Nice(2), **more),
@@ -52,7 +54,7 @@ def reference(method, coins, cohorts, parts):
     f, gamma, x = problem(), method.gamma, np.zeros(D)
     grads = lambda x: np.array([f.grad(x, part) for part in parts])  # noqa: E731
     h = grads(x) if method.from_gradient and not isinstance(method, opt.EF14) else np.zeros((CLIENTS, D))
-    own = h
+    own = grads(x) if isinstance(method, opt.DASHA) else h
     g = h.mean(axis=0)
     xs = np.zeros((CLIENTS, D))
     if isinstance(method, opt.Scaffnew):
@@ -312,6 +314,9 @@ def test_bits_are_those_of_the_messages():
     assert (record.rounds, record.oracle_calls) == (10, 10 * N)
     records = ef21.run(bits=5 * CLIENTS * message.bits)
     assert records[-1].step == 15
+    dasha = opt.DASHA(f, clients=PARTS, compressor=compress.RandK(2), start="zero")
+    assert (dasha.record().bits_up, dasha.record().rounds, dasha.record().oracle_calls) == (0.0, 0, N)
+    assert dasha.run(10)[-1].bits_up == 10 * CLIENTS * 2 * 64
     scaffnew = opt.Scaffnew(f, clients=PARTS, start="zero", seed=1)
     coins = [scaffnew.step() and scaffnew.drawn()[1] for _ in range(50)]
     record = scaffnew.record()

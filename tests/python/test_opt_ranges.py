@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
+import burtorch as bt
 from burtorch import compress, opt
 
 N, D = 24, 6
@@ -41,6 +44,203 @@ RANGES = {
     "classes below 0": lambda: opt.softmax_regression(FEATURES, np.full(N, -1)),
     "classes between whole numbers": lambda: opt.softmax_regression(FEATURES, np.full(N, 0.5)),
 }
+RAND = compress.RandK(2)
+ONE = opt.Delays([1.0])
+MESSAGES = {
+    "eps must be finite and above 0, found -1": lambda f: opt.SGD(f, eps=-1.0),
+    "eps must be finite and above 0, found 0": lambda f: opt.SGD(f, eps=0),
+    "eps must be finite and above 0, found nan": lambda f: opt.SGD(f, eps=np.nan),
+    "server_step must be finite and above 0, found -1": lambda f: opt.Scaffold(f, clients=2, server_step=-1),
+    "server_step must be finite and above 0, found 0": lambda f: opt.Scaffold(f, clients=2, server_step=0),
+    "server_step must be finite and above 0, found inf": lambda f: opt.Scaffold(f, clients=2, server_step=np.inf),
+    "local_steps must be at least 1, found 0": lambda f: opt.Scaffold(f, clients=2, local_steps=0),
+    "local_steps must be at least 1, found -1": lambda f: opt.FedAvg(f, clients=2, local_steps=-1),
+    "max_delay must be at least 1, found 0": lambda f: opt.Ringmaster(f, delays=ONE, max_delay=0),
+    "gathered must be at least 1, found 0": lambda f: opt.Rennala(f, delays=ONE, gathered=0),
+    "buffer must be at least 1, found 0": lambda f: opt.FedBuff(f, clients=1, delays=ONE, buffer=0, step=0.1),
+    "theta must be above 0 and at most 0.5, found 0": lambda f: opt.LKatyusha(f, theta=0),
+    "theta must be above 0 and at most 0.5, found nan": lambda f: opt.LKatyusha(f, theta=np.nan),
+    "mu must be at most L": lambda f: opt.AGD(f, mu=100.0),
+    "mu must be at most L, which": lambda f: opt.AGD(f, mu=100.0, step=0.1, constants=opt.smoothness(f)),
+    "mu must be at most L, which is": lambda f: opt.LKatyusha(f, mu=100.0),
+    "x_star must have the shape": lambda f: opt.GD(f, x_star=np.zeros((D, 1))),
+    "x_star must have the shape (6,), found (1,)": lambda f: opt.PAGE(f, x_star=[0.0]),
+    "x_star must be finite": lambda f: opt.DCGD(f, compressor=RAND, x_star=np.full(D, np.nan)),
+    "f_star must be finite, found nan": lambda f: opt.GD(f, f_star=np.nan),
+    "f_star must be finite, found -inf": lambda f: opt.GD(f, f_star=-np.inf),
+    "constants have 4 L_i, expected those of 24 samples": lambda f: opt.GD(f, constants=opt.smoothness(f, 4)),
+    "constants have 24 L_i, expected those of 4 clients": lambda f: opt.DCGD(
+        f, clients=4, compressor=RAND, constants=opt.smoothness(f)
+    ),
+    "constants have 3 L_i, expected those of 4 clients": lambda f: opt.Scaffnew(
+        f, clients=PARTS, constants=opt.smoothness(f, 3)
+    ),
+    "at least one worker": lambda f: opt.Delays([]),
+    "latency must be finite and at least 0, found -1": lambda f: opt.Network(ONE, latency=-1),
+    "latency must be finite and at least 0, found inf": lambda f: opt.Network(ONE, latency=np.inf),
+    "bandwidth must be above 0, found 0": lambda f: opt.Network(ONE, bandwidth=0.0),
+    "dropout must be at least 0 and at most 0.99, found 1": lambda f: opt.Network(ONE, dropout=1),
+    "samples must be at least 1, found 0": lambda f: opt.split(0, 1),
+    "samples must be at least 1, found -3": lambda f: opt.split(-3, 1),
+    "samples must be at least 1, found 0 ": lambda f: opt.split([], 1),
+    "MARINA starts at the gradient": lambda f: opt.MARINA(f, compressor=RAND, start="zero"),
+    "VRMARINA starts at the gradient": lambda f: opt.VRMARINA(f, compressor=RAND, start="zero"),
+    "PPMARINA starts at the gradient": lambda f: opt.PPMARINA(f, compressor=RAND, cohort=opt.Full(), start="zero"),
+    "the state lacks arrays, round, cost, seconds": lambda f: opt.GD(f).load_state_dict({"method": "GD"}),
+    "x of the state must be finite": lambda f: opt.GD(f).load_state_dict(changed(opt.GD(f), x=np.full(D, np.nan))),
+    "x of the state must have the shape": lambda f: opt.GD(f).load_state_dict(changed(opt.GD(f), x=np.zeros(2))),
+    "no state named": lambda f: opt.SAGA(f).load_state_dict({**opt.SAGA(f).state_dict(), "arrays": {"x": np.zeros(D)}}),
+    "limit that can be met": lambda f: opt.GD(f).run(epochs=np.inf),
+    "limit that can be met: steps": lambda f: opt.DCGD(f, compressor=RAND).run(bits=np.inf, seconds=np.inf),
+}
+
+
+def changed(method, **arrays):
+    state = method.state_dict()
+    return {**state, "arrays": {**state["arrays"], **arrays}}
+
+
+@pytest.mark.parametrize("text", MESSAGES)
+def test_an_error_says_what_is_wrong(text):
+    with pytest.raises(ValueError, match=re.escape(text.strip())):
+        MESSAGES[text](problem())
+
+
+SEEDED = {
+    "batch": lambda seed: opt.Nice(2).batch(4, seed=seed),
+    "round": lambda seed: opt.Nice(2).batch(4, round=seed),
+    "client": lambda seed: opt.Nice(2).batch(4, client=seed),
+    "split": lambda seed: opt.split(5, 2, seed=seed),
+    "make_logistic": lambda seed: opt.make_logistic(3, 2, seed=seed),
+    "make_least_squares": lambda seed: opt.make_least_squares(3, 2, seed=seed),
+    "a method": lambda seed: opt.GD(problem(), seed=seed),
+}
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_seeds_are_64_bits(name):
+    SEEDED[name](2**64 - 1)
+    with pytest.raises(ValueError, match="must be at least 0, found -1"):
+        SEEDED[name](-1)
+    with pytest.raises(ValueError, match=r"must be from 0 to 2\*\*64 - 1, found 18446744073709551616"):
+        SEEDED[name](2**64)
+
+
+@pytest.mark.parametrize("labels", [np.ones((N, 1)), np.ones((1, N)), [[1]] * N, np.ones(()), np.ones((N, 1, 1))])
+def test_labels_have_one_dimension(labels):
+    for make in (opt.logistic_regression, opt.least_squares, opt.robust_regression, opt.softmax_regression):
+        with pytest.raises(ValueError, match="must have one dimension, found"):
+            make(FEATURES, labels)
+
+
+def test_limits_without_end_leave_others():
+    method = opt.GD(problem())
+    assert method.run(3, epochs=np.inf, bits=np.inf, seconds=np.inf)[-1].step == 3
+    assert method.run(3, epochs=1e300)[-1].step == 6
+    assert method.run(epochs=2, seconds=1e300)[-1].step == 8
+
+
+def test_a_failed_load_changes_nothing():
+    method = opt.SAGA(problem(), seed=1)
+    method.run(5)
+    before = method.state_dict()
+    good = before["arrays"]
+    for wrong in (
+        {"method": "SAGA"},
+        {**before, "arrays": {**good, "x": good["x"] * np.inf}},
+        {**before, "arrays": {**good, "table": good["table"][1:]}},
+        {**before, "round": -1},
+        {**before, "seconds": np.nan},
+    ):
+        with pytest.raises(ValueError):
+            method.load_state_dict(wrong)
+        after = method.state_dict()
+        assert (after["round"], after["cost"], after["seconds"]) == (5, before["cost"], before["seconds"])
+        assert all(after["arrays"][name].tobytes() == good[name].tobytes() for name in good)
+
+
+SINGLE = {
+    "SAGA": {},
+    "SGD": {},
+    "LSVRG": {},
+    "PAGE": {},
+    "AGD": {},
+    "LKatyusha": {},
+    "Rennala": {"delays": ONE, "gathered": 1},
+    "Ringmaster": {"delays": ONE, "max_delay": 1},
+    "MindFlayer": {"delays": ONE, "trials": 1, "limits": 2.0},
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_methods_without_clients_refuse_them(name):
+    for clients in (2, PARTS):
+        with pytest.raises(ValueError, match=f"{name} has no clients"):
+            getattr(opt, name)(problem(), clients=clients, **SINGLE[name])
+
+
+def test_gradient_descent_takes_clients():
+    gd, same = opt.GD(problem(), clients=PARTS), opt.FedAvg(problem(), clients=PARTS)
+    gd.run(20)
+    same.run(20)
+    assert gd.gamma == same.gamma
+    np.testing.assert_allclose(gd.x, same.x, rtol=1e-12)
+    assert [part.tolist() for part in opt.GD(problem(), clients=3).clients] == [
+        part.tolist() for part in np.array_split(np.arange(N), 3)
+    ]
+
+
+LISTS = {
+    "a sample is missing": (ValueError, [np.arange(0, 3), np.arange(4, N)]),
+    "a sample comes twice": (ValueError, [np.arange(0, 4), np.arange(3, N)]),
+    "a negative sample": (ValueError, [[-1], np.arange(0, N - 1)]),
+    "a sample out of range": (ValueError, [np.arange(0, N), [N]]),
+    "a large sample": (ValueError, [np.arange(0, N), np.array([2**63], np.uint64)]),
+    "an empty client": (ValueError, [np.arange(0, N), []]),
+    "no clients": (ValueError, []),
+    "samples without lists": (ValueError, list(range(N))),
+    "none": (ValueError, 0),
+    "too many": (ValueError, N + 1),
+    "fractions": (TypeError, [np.arange(0.0, N)]),
+    "a mask": (TypeError, [np.ones(N, bool)]),
+    "a division's name": (TypeError, "iid"),
+    "a fraction": (TypeError, 2.5),
+}
+TAKERS = {
+    "smoothness": opt.smoothness,
+    "solve": opt.solve,
+    "GD": lambda f, clients: opt.GD(f, clients=clients),
+    "DIANA": lambda f, clients: opt.DIANA(f, clients=clients, compressor=RAND),
+    "FedAvg": lambda f, clients: opt.FedAvg(f, clients=clients, step=0.1),
+    "FedBuff": lambda f, clients: opt.FedBuff(f, clients=clients, delays=ONE, buffer=1, step=0.1),
+}
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize("name", LISTS)
+def test_clients_hold_each_sample_once(name, taker):
+    error, clients = LISTS[name]
+    with pytest.raises(error, match="clients"):
+        TAKERS[taker](problem(), clients)
+
+
+def test_a_number_of_clients_is_that_of_methods():
+    f = problem()
+    for clients in (3, np.int64(3), np.uint8(3)):
+        assert (
+            opt.smoothness(f, clients).L_i.tolist() == opt.smoothness(f, np.array_split(np.arange(N), 3)).L_i.tolist()
+        )
+        assert opt.solve(f, clients).tolist() == opt.solve(f, np.array_split(np.arange(N), 3)).tolist()
+        assert opt.DCGD(f, clients=clients, compressor=RAND).n_clients == 3
+
+
+def test_lengths_of_data_are_checked_at_once():
+    params = bt.Parameters(dtype="float64")
+    oracle = bt.Oracle(bt.nn.Linear(params, D, 1), loss="mse", params=params)
+    for make in (lambda *data: opt.from_oracle(oracle, *data), lambda *data: opt.Client(oracle, *data)):
+        for data in ((FEATURES[:5], TARGETS), (FEATURES, TARGETS[:5]), (FEATURES, 1.0), ()):
+            with pytest.raises(ValueError, match="row for each sample"):
+                make(*data)
 
 
 @pytest.mark.parametrize("name", RANGES)

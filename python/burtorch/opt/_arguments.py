@@ -34,7 +34,8 @@ def whole(value: Any, name: str, least: int = 1) -> int:
     except TypeError:
         raise TypeError(f"{name} must be a whole number, found {value!r}") from None
     if not least <= found < 2**64:
-        raise ValueError(f"{name} must be at least {least} and below 2**64, found {found}")
+        expected = f"at least {least}" if found < least else "below 2**64"
+        raise ValueError(f"{name} must be {expected}, found {found}")
     return found
 
 
@@ -58,4 +59,5 @@ def point(x: ArrayLike, d: int, name: str) -> NDArray[np.float64]:
 def of_kind(value: object, kind: type, name: str, example: str) -> None:
     """A TypeError for an object of another class."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} must be a {kind.__name__}, such as {example}, found {type(value).__name__}")
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise TypeError(f"{name} must be {article} {kind.__name__}, such as {example}, found {type(value).__name__}")

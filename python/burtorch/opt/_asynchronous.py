@@ -125,11 +125,11 @@ class MindFlayer(_Asynchronous):
         sampling: batches of a gradient; `Nice(1)` unless told otherwise.
         others: see `Method`.
 
-    Theorem (Maranjyan, Shaikh Omar and Richtarik 2024, "MindFlayer SGD"): g is an unbiased estimate of grad f(x).
-    With N gradients in time, whose variance is sum p_i (1 - p_i) trials[i], and without the noise of batches E |g|^2
-    = (1 + V) |grad f(x)|^2 for V = Var N/B^2, so that E f(x+) <= f(x) - (step/2) |grad f(x)|^2 for steps of at most
-    1/(L (1 + V)); f need not be convex. "theory" is the paper's 1/(2 L) where V <= 1, of which B >= 1 is enough, and
-    otherwise 1/(L (1 + V)); an accuracy below the noise of batches takes smaller ones. Memory: d.
+    Theorem (Maranjyan, Shaikh Omar and Richtarik 2024, "MindFlayer SGD"): g is an unbiased estimate of grad f(x). Of
+    the number N of gradients in time the variance is Var N = sum p_i (1 - p_i) trials[i]. Without the noise of batches
+    E |g|^2 = (1 + V) |grad f(x)|^2 for V = Var N/B^2, so E f(x+) <= f(x) - (step/2) |grad f(x)|^2 for steps of at most
+    1/(L (1 + V)); f need not be convex. "theory" is the paper's 1/(2 L) where V <= 1, as where B >= 1, and otherwise
+    1/(L (1 + V)); an accuracy below the noise of batches takes smaller ones. Memory: d.
 
     Example:
         >>> import burtorch as bt

@@ -35,7 +35,7 @@ SILENT = frozenset({"agd", "l_katyusha", "sgd", "l_svrg", "saga", "page"})
 CHUNK = 256
 """Steps of a schedule that are computed at a time."""
 ENDLESS = 2**62
-"""More steps or oracle calls than anybody takes: what is no limit."""
+"""More steps or oracle calls than anybody takes: it stands for no limit."""
 
 
 def squared(x: Vector) -> float:

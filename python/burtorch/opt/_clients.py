@@ -94,7 +94,8 @@ def _of_function(
 def divided(problem: Problem, clients: Clients = None) -> tuple[FiniteSum, list[Any]]:
     """The problem of all clients, and the samples of each: lists that hold each sample once."""
     if not isinstance(problem, FiniteSum):
-        if not isinstance(problem, (list, tuple)):
+        given: object = problem
+        if not isinstance(given, Sequence):
             expected = "a FiniteSum, such as bt.opt.least_squares(features, targets), or a list of Client objects"
             raise TypeError(f"problem must be {expected}, found {type(problem).__name__}")
         if clients is not None:
@@ -137,6 +138,6 @@ def _lists(clients: Any, n: int) -> list[NDArray[np.int64]]:
     counts = np.bincount(every, minlength=n)
     if (counts != 1).any():
         wrong = int(np.argmax(counts != 1))
-        found = "none that holds" if counts[wrong] == 0 else "twice"
-        raise ValueError(f"{expected}, found {found} sample {wrong}")
+        found = f"sample {wrong} twice" if counts[wrong] else f"none that holds sample {wrong}"
+        raise ValueError(f"{expected}, found {found}")
     return parts

@@ -253,10 +253,10 @@ class DASHA(_Compressed):
         a: 1/(2 omega + 1) unless told otherwise; the theorem covers no larger one.
         others: see `Distributed`; with start="zero" g_i start at 0, and nothing is sent before the first step.
 
-    Theorem (Tyurin and Richtarik 2023, "DASHA", Theorem 6.1 with the constants that its proof gives, which holds for
-    any first g_i; unbiased C): for a <= 1/(2 omega + 1), step = 1/(L + sqrt(2 omega (2 omega + 1/a)/n) L_plus) and
-    Phi = f(x) - f* + step/(2 a) |g - grad f(x)|^2 + (step omega/n) mean |g_i - grad f_i(x)|^2, E Phi+ <= Phi -
-    (step/2) |grad f(x)|^2; f need not be convex. Memory: 2 d for each client.
+    Theorem (Tyurin and Richtarik 2023, "DASHA", Theorem 6.1 with the constants that its proof gives, for any first g_i;
+    unbiased C): for a <= 1/(2 omega + 1), step = 1/(L + sqrt(2 omega (2 omega + 1/a)/n) L_plus) and Phi = f(x) - f* +
+    step/(2 a) |g - grad f(x)|^2 + (step omega/n) mean |g_i - grad f_i(x)|^2, E Phi+ <= Phi - (step/2) |grad f(x)|^2; f
+    need not be convex. Memory: 2 d for each client.
 
     Example:
         >>> import burtorch as bt

@@ -74,8 +74,8 @@ class GD(Method):
     """Gradient descent: x+ = prox(x - step grad f(x)).
 
     Theorem: for convex f and step 1/L, |x+ - x*|^2 <= (1 - step mu) |x - x*|^2 (Nesterov 2018, "Lectures on convex
-    optimization", Theorem 2.1.15 and Section 2.2). Memory: d. Arguments: see `Method`; with `clients=` f is the mean
-    over clients of the means of their samples, as for `Distributed`, and clients send their gradients.
+    optimization", Theorem 2.1.15 and Section 2.2). Memory: d. Arguments: see `Method`; with `clients=`, as for
+    `Distributed`, f is the mean over clients of the means of their samples, and clients send their gradients.
 
     Example:
         >>> import burtorch as bt
@@ -172,8 +172,8 @@ class LSVRG(Method):
     Theorem (Kovalev, Horvath and Richtarik 2020, "Don't jump through hoops", Theorem 5; convex f_i, batches of one, and
     larger ones, whose variance is smaller): for step = 1/(6 M) with M = max L_i/(n q_i) and Phi = |x - x*|^2 + (4
     step^2/(p n)) sum |grad f_i(w) - grad f_i(x*)|^2/(n q_i), E Phi+ <= max(1 - step mu, 1 - p/2) Phi. Here q_i are the
-    probabilities of `Importance`; for `Nice`, `WithReplacement` and `Full` they are 1/n, and M = L_max. The theory
-    knows no other sampling.
+    probabilities of `Importance`; for `Nice`, `WithReplacement` and `Full` they are 1/n, and M = L_max. "theory" takes
+    no other sampling.
     Memory: 3 d.
 
     Example:

@@ -121,7 +121,6 @@ def smoothness(problem: Problem, clients: Clients = None) -> Smoothness:
         >>> c.L, c.L_i, c.mu, c.bound["L"]
         (3.0, array([2., 5.]), 1.5, 'eigenvalues')
     """
-
     parts: list[NDArray[np.int64]] | None = None
     if clients is not None or not isinstance(problem, _core.FiniteSum):
         problem, parts = divided(problem, clients)

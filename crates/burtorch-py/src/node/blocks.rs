@@ -262,7 +262,8 @@ fn softmax_cross_entropy<'py>(logits: &Bound<'py, PyAny>, target: &Bound<'py, Py
     if any_array(&[logits.clone(), target.clone()]) {
         return array::functions::array_cross_entropy(logits.clone(), target.clone()).map(Bound::into_any);
     }
-    if super::vector::is_array(logits) && !target.is_instance_of::<PyVector>() {
+    let n_dims = if_any(py, super::vector::read_dims(logits))?.unwrap_or(0);
+    if n_dims > 0 && !target.is_instance_of::<PyVector>() {
         // Numbers alone.
         let (core, target) = (py.import("burtorch._core")?, py.import("numpy")?.call_method1("asarray", (target,))?);
         let function = core.getattr("array_cross_entropy")?;

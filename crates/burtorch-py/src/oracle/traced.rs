@@ -15,7 +15,7 @@ use crate::array::arguments::is_sparse;
 use crate::array::run::Number;
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::buffer::CallerMemory;
-use crate::convert::errors::derived;
+use crate::convert::errors::{derived, if_any};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::quietly;
 use crate::params::PyParameters;
@@ -144,8 +144,9 @@ fn n_samples(object: &Bound<'_, PyAny>) -> Option<usize> {
 pub fn with_signs<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let numpy = || object.py().import("numpy");
     let is_list = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
-    // What is no array of numbers is refused where it is read.
-    let listed = if is_list { quietly(object.py(), || numpy()?.call_method1("asarray", (object,))) } else { None };
+    // Anything but numbers is refused where it is read.
+    let listed = || if_any(object.py(), numpy()?.call_method1("asarray", (object,)));
+    let listed = if is_list { listed()? } else { None };
     let Some(array) = Array::of(listed.as_ref().unwrap_or(object)) else { return Ok(object.clone()) };
     let is_below = match (array.kind, array.in_place::<i64>(), array.in_place::<i32>()) {
         (Kind::Signed(_), Some(all), _) => all.iter().any(|&k| k < 0),

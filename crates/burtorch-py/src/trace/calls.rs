@@ -18,6 +18,7 @@ use super::record::{Traced, record, record_path};
 use super::search::Search;
 use super::state::{FunctionState, Needs, Options, Path, Stats, Variant};
 use super::{array_calls, audit, inline, keywords, primitive};
+use crate::array::array::PyArray;
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::refusals::may_need_arrays;
 use crate::convert::signals::asked;
@@ -90,11 +91,13 @@ pub fn record_beside(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<Tra
     traced
 }
 
-/// Whether a function of NumPy has refused a Value or a Vector, or has asked one for what only an array has.
+/// Whether a function of NumPy has refused a Value or a Vector, or a Value was asked for an attribute that Arrays have.
 fn is_of_numpy(py: Python<'_>, error: &PyErr) -> bool {
     let text = error.value(py).to_string();
-    text.starts_with("numpy.")
-        || error.is_instance_of::<PyAttributeError>(py) && text.starts_with("'burtorch.Value' object has no attribute")
+    let missing =
+        text.strip_prefix("'burtorch.Value' object has no attribute '").map(|name| name.trim_end_matches('\''));
+    let has = |name: &str| py.get_type::<PyArray>().hasattr(name).unwrap_or(false);
+    text.starts_with("numpy.") || error.is_instance_of::<PyAttributeError>(py) && missing.is_some_and(has)
 }
 
 /// Whether this is how a body fails that does with a Vector what only an Array can do.

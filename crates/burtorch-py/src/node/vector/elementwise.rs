@@ -14,7 +14,7 @@ use crate::array::array::PyArray;
 use crate::array::functions::{any_array, of_op};
 use crate::convert::buffer::type_name;
 use crate::convert::entry::attached;
-use crate::convert::errors::{IntoPython, to_python};
+use crate::convert::errors::{IntoPython, if_any, to_python};
 use crate::convert::numbers::number_of;
 use crate::convert::refusals::{is_tracing, needs_arrays};
 use crate::graph::interruptible;
@@ -101,7 +101,7 @@ fn refuse_matrices(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<()> {
         if !(is_value || is_many(operand)) {
             continue;
         }
-        let n_dims = numpy::n_dims(array);
+        let n_dims = if_any(x.py(), numpy::read_dims(array))?.unwrap_or(0);
         if n_dims > 1 {
             if is_tracing() {
                 return Err(needs_arrays(x.py(), "an array of several dimensions"));

@@ -42,7 +42,7 @@ pub use arguments::{
 };
 pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, unary_function, with_axis};
 pub use functions::{reduction_function, register_functions};
-pub use numpy::{NUMBER_ALONE, array_function, array_ufunc, is_array};
+pub use numpy::{NUMBER_ALONE, array_function, array_ufunc, read_dims};
 
 /// Contiguous scalars of a graph, or a concatenation of such runs.
 ///

@@ -18,13 +18,15 @@ pub const NUMBER_ALONE: &str = ", or float(v) for the number alone";
 
 /// The dimensions of an array; 0 for a NumPy scalar and for anything that is no array.
 pub fn n_dims(x: &Bound<'_, PyAny>) -> usize {
-    let n_dims = || -> PyResult<usize> {
-        if x.is_instance_of::<PyFloat>() || !has_dtype(x)? {
-            return Ok(0);
-        }
-        x.getattr(pyo3::intern!(x.py(), "ndim"))?.extract()
-    };
-    quietly(x.py(), n_dims).unwrap_or(0)
+    quietly(x.py(), || read_dims(x)).unwrap_or(0)
+}
+
+/// As [`n_dims`], where an interrupt ends the call.
+pub fn read_dims(x: &Bound<'_, PyAny>) -> PyResult<usize> {
+    if x.is_instance_of::<PyFloat>() || !has_dtype(x)? {
+        return Ok(0);
+    }
+    x.getattr(pyo3::intern!(x.py(), "ndim"))?.extract()
 }
 
 /// Whether this is an array (not a NumPy scalar): it has a dtype and dimensions.
