@@ -21,7 +21,7 @@ use super::{array_calls, audit, inline, keywords, primitive};
 use crate::array::array::PyArray;
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::refusals::may_need_arrays;
-use crate::convert::signals::asked;
+use crate::convert::signals::{asked, quietly};
 
 /// Brings the variant for these arguments to the front; whether there is one.
 fn find_variant(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
@@ -96,7 +96,7 @@ fn is_of_numpy(py: Python<'_>, error: &PyErr) -> bool {
     let text = error.value(py).to_string();
     let missing =
         text.strip_prefix("'burtorch.Value' object has no attribute '").map(|name| name.trim_end_matches('\''));
-    let has = |name: &str| py.get_type::<PyArray>().hasattr(name).unwrap_or(false);
+    let has = |name: &str| quietly(py, || py.get_type::<PyArray>().hasattr(name)).unwrap_or(false);
     text.starts_with("numpy.") || error.is_instance_of::<PyAttributeError>(py) && missing.is_some_and(has)
 }
 
