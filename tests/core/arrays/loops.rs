@@ -31,7 +31,7 @@ fn fitted(b: &mut ArrayBuilder, v: ValueId, shape: &[usize]) -> ValueId {
     if b.type_of(v).dims[..] == *shape { v } else { b.reduce(Reduce::Sum, v, None, false).unwrap() }
 }
 
-/// Every operation depends on a carry or on a slice: others would be done once in the unrolled program.
+/// Some operations read captures only.
 fn body(dice: &mut Dice) -> Body {
     let mut b = builder();
     let shapes = |least: usize, dice: &mut Dice| -> Vec<Vec<usize>> {
@@ -45,11 +45,8 @@ fn body(dice: &mut Dice) -> Body {
     let mut moving = [h.clone(), x].concat();
     let mut all = [c, moving.clone()].concat();
     for _ in 0..1 + dice.below(6) {
-        let (x, mut y) = (moving[dice.below(moving.len())], all[dice.below(all.len())]);
-        if !moving.contains(&y) && b.type_of(x) != b.type_of(y) {
-            // It would be broadcast, once for all steps: by the unrolled program within its first step.
-            y = x;
-        }
+        let from = if dice.below(4) == 0 { &all } else { &moving };
+        let (x, y) = (from[dice.below(from.len())], all[dice.below(all.len())]);
         let z = match dice.below(8) {
             0..3 => b.row(UNARY[dice.below(UNARY.len())], &[x]).ok(),
             3..6 => b.row(BINARY[dice.below(BINARY.len())], &[x, y]).ok(),
@@ -62,7 +59,9 @@ fn body(dice: &mut Dice) -> Body {
             }
         };
         if let Some(z) = z.filter(|&z| SHAPES.contains(&&b.type_of(z).dims[..])) {
-            moving.push(z);
+            if moving.contains(&x) || moving.contains(&y) {
+                moving.push(z);
+            }
             all.push(z);
         }
     }

@@ -43,7 +43,7 @@ impl ArrayProgram {
         }
         let new = batch.run(&program, &inputs)?;
         let outputs = program.outputs().iter().map(|v| batch.with_rows(new[v.at()])).collect::<Result<Vec<_>>>()?;
-        batch.b.finish(&outputs)?.cleaned()
+        batch.b.finish(&outputs)?.pruned()
     }
 }
 

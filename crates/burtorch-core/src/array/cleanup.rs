@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::build::ArrayBuilder;
-use super::instr::{ArrayOp, ArrayProgram, ValueId};
+use super::instr::{ArrayOp, ArrayProgram, Element, ValueId, View};
 use crate::error::Result;
 
 /// Marks the instructions that outputs need.
@@ -26,20 +26,47 @@ fn needed(program: &ArrayProgram) -> Vec<bool> {
     needed
 }
 
+/// Whether an instruction computes no float, and its adjoint none: at most it looks at floats that are there. Equal ones may share one
+/// adjoint, which holds what their results receive.
+pub(super) fn computes_no_float(program: &ArrayProgram, at: usize) -> bool {
+    let instr = &program.instrs()[at];
+    let looks = matches!(
+        instr.op,
+        ArrayOp::Param { .. }
+            | ArrayOp::Literal(_)
+            | ArrayOp::Const(..)
+            | ArrayOp::Unreached(_)
+            | ArrayOp::View(View::Reshape(_) | View::Permute(_) | View::Slice(_))
+            | ArrayOp::Take { .. }
+    );
+    looks || program.results(at).all(|v| program.type_of(v).element != Element::Float)
+}
+
 impl ArrayProgram {
     /// The same program without instructions that no output needs and with equal instructions done once.
     ///
-    /// Costs time and memory proportional to the number of instructions.
+    /// Costs time and memory proportional to the number of instructions. Derivatives of the result are those of this program up
+    /// to the order in which contributions are added.
     pub fn cleaned(&self) -> Result<ArrayProgram> {
+        self.cleaned_of(|_| true)
+    }
+
+    /// The same program without instructions that no output needs, and with those done once that compute no float: contributions
+    /// are added in the same order.
+    pub(super) fn pruned(&self) -> Result<ArrayProgram> {
+        self.cleaned_of(|at| computes_no_float(self, at))
+    }
+
+    fn cleaned_of(&self, is_done_once: impl Fn(usize) -> bool) -> Result<ArrayProgram> {
         let needed = needed(self);
         let mut b = ArrayBuilder::new(self.dtype())?;
         let mut new = vec![ValueId(0); self.n_values()];
         let mut known: HashMap<(&ArrayOp, Box<[ValueId]>), Vec<ValueId>> = HashMap::new();
         for (at, instr) in self.instrs().iter().enumerate().filter(|(at, _)| needed[*at]) {
             let operands: Box<[ValueId]> = instr.operands.iter().map(|v| new[v.at()]).collect();
-            let is_input = matches!(instr.op, ArrayOp::Input(_));
+            let is_own = matches!(instr.op, ArrayOp::Input(_)) || !is_done_once(at);
             let results = match known.get(&(&instr.op, operands.clone())) {
-                Some(results) if !is_input => results.clone(),
+                Some(results) if !is_own => results.clone(),
                 _ => b.push_all(instr.op.clone(), &operands)?,
             };
             for (v, &now) in self.results(at).zip(&results) {
@@ -49,5 +76,20 @@ impl ArrayProgram {
         }
         let outputs: Vec<_> = self.outputs().iter().map(|v| new[v.at()]).collect();
         b.finish(&outputs)
+    }
+
+    /// For each value the first one that is computed alike.
+    pub(super) fn first_alike(&self) -> Vec<ValueId> {
+        let mut first: Vec<_> = (0..self.n_values() as u32).map(ValueId).collect();
+        let mut known: HashMap<(&ArrayOp, Box<[ValueId]>), usize> = HashMap::new();
+        for (at, instr) in self.instrs().iter().enumerate().filter(|(_, instr)| !matches!(instr.op, ArrayOp::Input(_)))
+        {
+            let operands = instr.operands.iter().map(|v| first[v.at()]).collect();
+            let before = *known.entry((&instr.op, operands)).or_insert(at);
+            for (v, w) in self.results(at).zip(self.results(before)) {
+                first[v.at()] = w;
+            }
+        }
+        first
     }
 }

@@ -46,7 +46,7 @@ fn written_out(
     program: &ArrayProgram,
     callee: impl Fn(&ArrayOp) -> Option<&Shared<ArrayProgram>>,
 ) -> Result<ArrayProgram> {
-    let mut program = program.cleaned()?;
+    let mut program = program.pruned()?;
     while program.instrs().iter().any(|instr| callee(&instr.op).is_some()) {
         program = copied(&program, |b, at, operands| match callee(&program.instrs()[at].op) {
             Some(callee) => {

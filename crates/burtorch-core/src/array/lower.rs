@@ -3,7 +3,7 @@
 //! Promises the operations and the order of `ops::peak`, so the bits of the eager reductions. Knows nothing of plans.
 
 use super::build::ArrayBuilder;
-use super::control::{with_steps_at_once, without_unread};
+use super::control::{hoisted, with_steps_at_once, without_unread};
 use super::dims::{Axes, Dims};
 use super::expand::{copied, written_out_whole};
 use super::instr::{ArrayOp, ArrayProgram, Comparison, Dot, Element, Reduce, ValueId, View};
@@ -18,7 +18,7 @@ use crate::scalar::DType;
 
 /// The program as plans take it: without calls and without composed reductions.
 pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
-    let program = with_steps_at_once(&without_unread(&written_out_whole(program)?)?)?;
+    let program = with_steps_at_once(&without_unread(&hoisted(&written_out_whole(program)?)?)?)?;
     let program = rows_together(&program)?;
     let program = copied(&program, |b, at, operands| {
         let instr = &program.instrs()[at];

@@ -43,7 +43,7 @@ pub(super) fn values_of(program: &ArrayProgram, by: &[Variable]) -> Result<Vec<V
 /// The program ready to be differentiated.
 pub(super) fn prepared(program: &ArrayProgram, by: &[Variable]) -> Result<ArrayProgram> {
     values_of(program, by)?;
-    inlined(program)?.cleaned()
+    inlined(program)?.pruned()
 }
 
 /// The program with the carries kept of those loops whose results move with variables.

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use super::array::PyArray;
 use super::eager::{current_graph, home_of};
 use super::operands::{Operand, are_integers};
-use super::trace::{ArrayTrace, around_loops, current};
+use super::trace::{ArrayTrace, around_loops, current, inside_body};
 use crate::convert::errors::IntoPython;
 use crate::convert::refusals::error_here;
 use crate::params::PyParameters;
@@ -66,7 +66,7 @@ fn append_innermost<'py>(
     build: Build<'_>,
 ) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
     let trace = match innermost(py, operands) {
-        Some(trace) => trace,
+        Some(trace) => inside_body(trace),
         // Parameters, numbers and arrays of them alone.
         None => home_of(&current_graph(py)?)?,
     };

@@ -204,6 +204,22 @@ pub fn around_loops<'py>(trace: &Bound<'py, ArrayTrace>) -> Option<Bound<'py, Ar
     around
 }
 
+/// The innermost body of a loop or choice that is being traced inside of this trace, or the trace itself: what a step computes
+/// belongs to the step, also where it reads Arrays of outer traces only.
+pub fn inside_body(trace: Bound<'_, ArrayTrace>) -> Bound<'_, ArrayTrace> {
+    let (py, mut at, mut body) = (trace.py(), current(trace.py()), None);
+    while let Some(inner) = at {
+        if inner.is(&trace) {
+            return body.unwrap_or(trace);
+        }
+        at = inner.get().outer.as_ref().map(|outer| outer.bind(py).clone());
+        if body.is_none() && matches!(inner.get().source, Source::Body(_)) {
+            body = Some(inner);
+        }
+    }
+    trace
+}
+
 /// Refuses to write a number of a graph in the body of a loop or choice: it would be written once, and not in each step.
 pub fn refuse_writing(py: Python<'_>, name: &str, of: &str) -> PyResult<()> {
     if !is_tracing() || current(py).is_none_or(|trace| around_loops(&trace).is_none()) {

@@ -95,7 +95,7 @@ impl ArrayBuilder {
         };
         let operands = [captures, carries, slices].concat();
         operands.iter().try_for_each(|&v| self.check(v))?;
-        self.whole(|b| b.push_hoisted(of, &operands))
+        self.whole(|b| b.push_scan(of, &operands))
     }
 
     /// Runs `body` as long as `condition` gives true, at most `most` times. Both take captures and carries. Returns the last

@@ -41,7 +41,17 @@ fn costly(of: &Loop) -> Vec<ValueId> {
         };
         is_slow && is_float(body.type_of(instr.result)) && !body.outputs().contains(&instr.result)
     };
-    let values: Vec<_> = body.instrs().iter().filter(is_costly).map(|instr| instr.result).collect();
+    let first = body.first_alike();
+    let mut varies = vec![false; body.n_values()];
+    body.inputs()[of.captures..].iter().for_each(|v| varies[v.at()] = true);
+    for (at, instr) in body.instrs().iter().enumerate() {
+        if instr.operands.iter().any(|v| varies[v.at()]) {
+            body.results(at).for_each(|v| varies[v.at()] = true);
+        }
+    }
+    // What is equal in all steps is computed once, before the loop.
+    let is_own = |v: &ValueId| varies[v.at()] && first[v.at()] == *v;
+    let values: Vec<_> = body.instrs().iter().filter(is_costly).map(|instr| instr.result).filter(is_own).collect();
     let size = |values: &[ValueId]| values.iter().map(|&v| body.type_of(v).dims.size()).sum::<usize>();
     let steps = if let Length::Fixed(n) = of.length { n } else { 1 };
     let numbers = size(&values);

@@ -63,7 +63,7 @@ impl ArrayBuilder {
         let counts = |k: usize| counters.iter().copied().find(|counter| counter.carry == k);
         let outputs = of.body.0.outputs().iter().enumerate().filter(|(k, _)| counts(*k).is_none());
         let outputs = outputs.map(|(_, &v)| v).collect();
-        let body = (*of.body.0).clone().with_outputs(outputs).cleaned()?;
+        let body = (*of.body.0).clone().with_outputs(outputs).pruned()?;
         let counter_of = |v: ValueId| {
             let k = body.inputs().iter().position(|&input| input == v)?;
             counts(k.checked_sub(of.captures)?)

@@ -1,71 +1,153 @@
 //! What is equal in all steps of a loop, computed before it.
 //!
-//! Promises that what moves out of a body reads captures only and ends by itself: no loops, no choices. So equal instructions are
-//! done once, as in the unrolled program.
+//! Promises that what moves out of a body reads captures only and ends by itself: no loops, no choices. Before derivatives are
+//! taken, floats that are computed stay in the body, so that each step contributes to captures as in the unrolled program.
 
 use super::super::build::ArrayBuilder;
-use super::super::instr::{ArrayOp, Loop, ValueId};
+use super::super::cleanup::computes_no_float;
+use super::super::expand::copied;
+use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Length, Loop, Type, ValueId};
 use super::body::shared;
 use crate::error::Result;
 
+/// The program, of which no derivative is taken any more, with what is equal in all steps of loops computed before these.
+pub(in super::super) fn hoisted(program: &ArrayProgram) -> Result<ArrayProgram> {
+    let program = program.cleaned()?;
+    if !program.instrs().iter().any(|instr| matches!(instr.op, ArrayOp::Loop(_))) {
+        return Ok(program);
+    }
+    copied(&program, |b, at, operands| match &program.instrs()[at].op {
+        ArrayOp::Loop(of) => {
+            let mut of = Loop { body: shared(hoisted(&of.body.0)?), ..of.clone() };
+            if let Length::While { condition, .. } = &mut of.length {
+                *condition = shared(condition.0.cleaned()?);
+            }
+            b.push_without_equal(of, operands, |_, _| true)
+        }
+        op => b.push_all(op.clone(), operands),
+    })?
+    .cleaned()
+}
+
+/// A program of a loop, in two parts.
+struct Parted<'a> {
+    program: &'a ArrayProgram,
+    captures: usize,
+    /// What each value is before the loop, where it is equal in all steps.
+    outside: Vec<Option<ValueId>>,
+}
+
+impl Parted<'_> {
+    fn stays(&self, instr: &ArrayInstr) -> bool {
+        self.outside[instr.result.at()].is_none() && !matches!(instr.op, ArrayOp::Input(_))
+    }
+
+    /// The values that are read and equal in all steps, in the order of their first use.
+    fn read(&self) -> impl Iterator<Item = (ValueId, Type)> {
+        let staying = self.program.instrs().iter().filter(|instr| self.stays(instr));
+        let read = staying.flat_map(|instr| instr.operands.iter()).chain(self.program.outputs());
+        read.filter_map(|&v| Some((self.outside[v.at()]?, self.program.type_of(v))))
+    }
+
+    /// The part that stays, with these captures.
+    fn rest(&self, captures: &[(ValueId, Type)]) -> Result<ArrayProgram> {
+        let program = self.program;
+        let mut b = ArrayBuilder::new(program.dtype())?;
+        let given = b.inputs_of(captures.iter().map(|(_, ty)| ty))?;
+        let capture = |v: ValueId| captures.iter().position(|(operand, _)| Some(*operand) == self.outside[v.at()]);
+        let values = (0..program.n_values() as u32).map(|v| capture(ValueId(v)).map_or(ValueId(0), |k| given[k]));
+        let mut new: Vec<_> = values.collect();
+        for &v in &program.inputs()[self.captures..] {
+            new[v.at()] = b.push(ArrayOp::Input(program.type_of(v)), &[])?;
+        }
+        for (at, instr) in program.instrs().iter().enumerate().filter(|(_, instr)| self.stays(instr)) {
+            let operands: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
+            for (v, now) in program.results(at).zip(b.push_all(instr.op.clone(), &operands)?) {
+                new[v.at()] = now;
+            }
+        }
+        let outputs: Vec<_> = program.outputs().iter().map(|v| new[v.at()]).collect();
+        b.finish(&outputs)
+    }
+}
+
 impl ArrayBuilder {
-    /// A loop over the steps of `body`, without what is equal in all of them. `of.body` is replaced.
-    pub(super) fn push_hoisted(&mut self, mut of: Loop, operands: &[ValueId]) -> Result<Vec<ValueId>> {
+    /// A loop over the steps of `body`, without what is equal in all of them and computes no float.
+    pub(super) fn push_scan(&mut self, mut of: Loop, operands: &[ValueId]) -> Result<Vec<ValueId>> {
         // The type rule is that of the whole loop.
         let types: Vec<_> = operands.iter().map(|&v| self.type_of(v)).collect();
         ArrayOp::Loop(of.clone()).infer(&types)?;
         let mut operands = operands.to_vec();
         let counts = self.without_counters(&mut of, &mut operands)?;
-        let body = of.body.0.cleaned()?;
-        let (captures, rest) = body.inputs().split_at(of.captures);
-        // What each value is out here, where it is equal in all steps.
-        let mut outside: Vec<Option<ValueId>> = vec![None; body.n_values()];
-        for (v, &operand) in captures.iter().zip(&operands) {
-            outside[v.at()] = Some(operand);
-        }
-        let mut stays = vec![true; body.instrs().len()];
-        for (at, instr) in body.instrs().iter().enumerate() {
-            let moves = !matches!(instr.op, ArrayOp::Loop(_) | ArrayOp::Cond { .. } | ArrayOp::Call(_));
-            let given: Option<Vec<_>> = instr.operands.iter().map(|v| outside[v.at()]).collect();
-            let Some(given) = given.filter(|given| moves && !given.is_empty()) else { continue };
-            stays[at] = false;
-            for (v, now) in body.results(at).zip(self.push_all(instr.op.clone(), &given)?) {
-                outside[v.at()] = Some(now);
-            }
-        }
-        let mut b = ArrayBuilder::new(body.dtype())?;
-        let mut new = vec![ValueId(0); body.n_values()];
-        let mut given = Vec::new();
-        // In the order of their first use.
-        let used = (0..stays.len()).filter(|&at| stays[at]).flat_map(|at| body.instrs()[at].operands.iter());
-        for &v in used.chain(body.outputs()) {
-            if let Some(operand) = outside[v.at()]
-                && !given.contains(&(v, operand))
-            {
-                given.push((v, operand));
-                new[v.at()] = b.push(ArrayOp::Input(body.type_of(v)), &[])?;
-            }
-        }
-        for &v in rest {
-            new[v.at()] = b.push(ArrayOp::Input(body.type_of(v)), &[])?;
-        }
-        for (at, instr) in body.instrs().iter().enumerate() {
-            if stays[at] && !matches!(instr.op, ArrayOp::Input(_)) {
-                let operands: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
-                for (v, now) in body.results(at).zip(b.push_all(instr.op.clone(), &operands)?) {
-                    new[v.at()] = now;
-                }
-            }
-        }
-        let outputs: Vec<_> = body.outputs().iter().map(|v| new[v.at()]).collect();
-        let operands: Vec<_> = given.iter().map(|(_, v)| *v).chain(operands[of.captures..].iter().copied()).collect();
-        of.captures = given.len();
-        of.body = shared(b.finish(&outputs)?);
-        let mut results = self.push_all(ArrayOp::Loop(of), &operands)?;
+        of.body = shared(of.body.0.pruned()?);
+        let mut results = self.push_without_equal(of, &operands, computes_no_float)?;
         for (carry, last) in counts {
             let last = self.push(ArrayOp::Integer(last), &[])?;
             results.insert(carry, last);
         }
         Ok(results)
     }
+
+    /// A loop without those instructions that may move and are equal in all steps.
+    fn push_without_equal(
+        &mut self,
+        mut of: Loop,
+        operands: &[ValueId],
+        may_move: impl Fn(&ArrayProgram, usize) -> bool,
+    ) -> Result<Vec<ValueId>> {
+        let (counted, operands) = operands.split_at(of.first());
+        let (captures, rest) = operands.split_at(of.captures);
+        let body = of.body.0.clone();
+        let parted = self.parted(&body, captures, &may_move)?;
+        let mut read: Vec<_> = parted.read().collect();
+        if let Length::While { condition, .. } = &mut of.length {
+            let program = condition.0.clone();
+            let parted = self.parted(&program, captures, &may_move)?;
+            read.extend(parted.read());
+            read = each_once(read);
+            *condition = shared(parted.rest(&read)?);
+        }
+        let read = each_once(read);
+        of.captures = read.len();
+        of.body = shared(parted.rest(&read)?);
+        let captures = read.iter().map(|(operand, _)| *operand);
+        let operands: Vec<_> = counted.iter().copied().chain(captures).chain(rest.iter().copied()).collect();
+        self.push_all(ArrayOp::Loop(of), &operands)
+    }
+
+    /// The program, with those instructions done here that may move and are equal in all steps.
+    fn parted<'p>(
+        &mut self,
+        program: &'p ArrayProgram,
+        captures: &[ValueId],
+        may_move: impl Fn(&ArrayProgram, usize) -> bool,
+    ) -> Result<Parted<'p>> {
+        let mut outside: Vec<Option<ValueId>> = vec![None; program.n_values()];
+        for (v, &operand) in program.inputs().iter().zip(captures) {
+            outside[v.at()] = Some(operand);
+        }
+        for (at, instr) in program.instrs().iter().enumerate() {
+            let is_long = matches!(instr.op, ArrayOp::Loop(_) | ArrayOp::Cond { .. } | ArrayOp::Call(_));
+            // An argument of a body is reached.
+            let is_adjoint = program.results(at).any(|v| program.may_be_unreached(v));
+            let given: Option<Vec<_>> = instr.operands.iter().map(|v| outside[v.at()]).collect();
+            let Some(given) = given.filter(|given| !given.is_empty()) else { continue };
+            if !is_long && !is_adjoint && may_move(program, at) {
+                for (v, now) in program.results(at).zip(self.push_all(instr.op.clone(), &given)?) {
+                    outside[v.at()] = Some(now);
+                }
+            }
+        }
+        Ok(Parted { program, captures: captures.len(), outside })
+    }
+}
+
+fn each_once(all: Vec<(ValueId, Type)>) -> Vec<(ValueId, Type)> {
+    let mut once: Vec<(ValueId, Type)> = Vec::with_capacity(all.len());
+    for (operand, ty) in all {
+        if once.iter().all(|(known, _)| *known != operand) {
+            once.push((operand, ty));
+        }
+    }
+    once
 }

@@ -25,5 +25,6 @@ pub(super) use at_once::with_steps_at_once;
 pub use build::{Checkpoint, ScanOptions};
 pub(super) use checkpoint::with_history;
 pub(super) use forward::moved;
+pub(super) use hoist::hoisted;
 pub(super) use types::infer_cond;
 pub(super) use unread::without_unread;

@@ -86,9 +86,11 @@ impl Step<'_> {
 fn reading(program: &ArrayProgram, known: &HashMap<ValueId, ValueId>) -> Result<ArrayProgram> {
     let mut b = ArrayBuilder::new(program.dtype())?;
     let mut new = vec![ValueId(0); program.n_values()];
+    let first = program.first_alike();
+    let known: HashMap<_, _> = known.iter().map(|(v, input)| (first[v.at()], input)).collect();
     for (at, instr) in program.instrs().iter().enumerate() {
         let v = instr.result;
-        if let Some(input) = known.get(&v) {
+        if let Some(input) = known.get(&first[v.at()]) {
             let input = new[input.at()];
             new[v.at()] = if program.may_be_unreached(v) { b.as_adjoint(input)? } else { input };
             continue;

@@ -65,7 +65,7 @@ struct Joint {
 impl Split {
     /// Of a program whose operands move or not; nothing where no result moves with one of them or with parameters.
     pub(super) fn new(program: &ArrayProgram, moving: &[bool]) -> Result<Option<Split>> {
-        let program = inlined(program)?.cleaned()?;
+        let program = inlined(program)?.pruned()?;
         let is_float = |v: ValueId| program.type_of(v).element == Element::Float;
         let operands = (0..moving.len()).filter(|&k| moving[k] && is_float(program.inputs()[k]));
         let mut by: Vec<_> = operands.map(Variable::Input).collect();

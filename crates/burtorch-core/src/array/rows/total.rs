@@ -37,7 +37,7 @@ impl Rows {
                 OverRows::Sum | OverRows::Mean => Totals { batch: &mut batch, found: HashMap::new() }.of(result)?,
             });
         }
-        batch.b.finish(&outputs)?.cleaned()
+        batch.b.finish(&outputs)?.pruned()
     }
 }
 
