@@ -18,15 +18,15 @@ const N_RANDOM: usize = 20_000;
 const HEAD: &str = "\
 # Ops
 
-This page is written by a test from the op table, `crates/burtorch-core/src/ops/table.rs`, and from measurements: see
-`tests/core/accuracy/document.rs`. An op has the same name in Rust and in Python; the paper's name is given where it has one.
+A test generates this page from the op table, `crates/burtorch-core/src/ops/table.rs`, and from measurements: see
+`tests/core/accuracy/document.rs`. An op has the same name in Rust and in Python; the paper's name is given if there is one.
 
 Bounds and measurements are in units in the last place (ULP) of the exact result: value / partials. float32 and float64 are
 measured against float128 at 64 special values per argument and 20,000 random points (the tests take 100,000), float128
-against 300-bit results at random points, float16 and bfloat16 at every fifth argument (of two, at 118,000 pairs): they are the
+against 300-bit results at random points, float16 and bfloat16 at every fifth argument (binary ops at 118,000 pairs): these are the
 float32 result, rounded once, and partials read the rounded value. Lanes have the bits of plain numbers. No point of float32 and
-float64 is exempt from the bounds, subnormal inputs and results included. (An adjoint other than 1 multiplies a partial and rounds
-once more.) A bound of 0.5 holds for results from 1/2 on; smaller ones, beside a zero, may be as far off as 1/2.
+float64 is exempt from the bounds, including subnormal inputs and results. (An adjoint other than 1 multiplies a partial and rounds
+once more.) A bound "of 0.5" measures results below 1/2, which lie near a zero, in units in the last place of 1/2.
 
 ## Elementwise
 
@@ -35,15 +35,14 @@ once more.) A bound of 0.5 holds for results from 1/2 on; smaller ones, beside a
 ";
 
 const REDUCTIONS: &str = "
-## Of many operands
+## Ops of many operands
 
-The bound of a value is a number of roundings times `u sum |terms|`, u being half a unit in the last place of 1 (2^-24, 2^-53) and
-the terms what the op adds up (for a product the product, for a norm the norm, for logsumexp the largest operand and the
-logarithm); n counts operands, pairs for inner products. The columns of float32 and float64 give the largest error found as a share of
-that bound / the partials' in ULP, those of the halves both in ULP: 800 sets of 2 to 41 operands each. Halves are added in float32 and
-the result is rounded once. Partials of a
-product are rounded once a factor, those of a variance lose places where an operand lies close to the mean, and those of logsumexp as
-many as the distance from the largest operand has bits.
+The bound of a value is a number of roundings times `u sum |terms|`, where u is half a unit in the last place of 1 (2^-24, 2^-53) and
+the terms are those that the op adds (for a product the product, for a norm the norm, for logsumexp the largest operand and the
+logarithm); n counts operands, or pairs for inner products. The columns of float32 and float64 give the largest error found as a share of
+that bound / the partials' in ULP, those of the half types both in ULP: 800 sets of 2 to 41 operands each. Half types are added in float32
+and the result is rounded once. Partials of a product are rounded once per factor. Those of a variance lose digits if an operand is close
+to the mean, and those of logsumexp lose as many bits as the distance from the largest operand has.
 
 | op | paper | value and partials | roundings | float32 | float64 | float16 | bfloat16 |
 |---|---|---|---|---|---|---|---|
@@ -52,28 +51,28 @@ many as the distance from the largest operand has bits.
 const OTHERS: &str = "
 ## Blocks
 
-One record that stands for a range of nodes.
+A block op is one record that represents a range of nodes.
 
 | op | outputs |
 |---|---|
 ";
 
 const DERIVED: &str = "
-## Derived
+## Derived ops
 
-`a += b`, `a -= b`, `a *= b` and `a /= b` bind the name to a new node: the one that `a` named before keeps its value and its gradient.
+`a += b`, `a -= b`, `a *= b` and `a /= b` bind the name to a new node; the previous node of `a` keeps its value and its gradient.
 `clamp(x, low, high)` is `min(max(x, low), high)`: 1/2 of the gradient passes at a bound. `x**2` is `sqr`, `x**3` is `pow3`, other
-constant exponents are `pow_constant`; `x / c` is `mul_by_constant` where 1/c is exact.
+constant exponents are `pow_constant`; `x / c` is `mul_by_constant` if 1/c is exact.
 ";
 
 /// Followed by the ops that are left out.
 const UNEVALUATED: &str = "
 ## Gradients without values
 
-`bt.sqr(x, evaluate=False)` appends a node whose value is not computed: `backward()` of it gives its gradient and leaves it so;
+`bt.sqr(x, evaluate=False)` appends a node without computing its value: `backward()` computes its gradient but not its value;
 reading its data, or using it as an operand, computes the value. In Rust: `Graph::unary_unevaluated`, `binary_unevaluated`,
-`reduce_unevaluated`, `inner_product_unevaluated`. So for all ops but those whose derivative is made of the value, where it is a
-ValueError in Python and does not compile in Rust:";
+`reduce_unevaluated`, `inner_product_unevaluated`. Ops whose derivative needs the value do not support this, with a ValueError in
+Python and a compile error in Rust:";
 
 /// Shown to two digits, rounded up, so that what is printed is a bound.
 fn shown(ulp: f64) -> String {
