@@ -1,4 +1,4 @@
-"""What functions of arrays have in common: which operands are Arrays, and what plain arrays alone become."""
+"""Shared by the functions of arrays: detection of Arrays, and conversion of plain operands."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def is_array(x: Any) -> bool:
 
 
 def array(x: Any) -> Any:
-    """What has the methods of arrays: an Array for a Tensor, else the thing itself, or NumPy's array of it."""
+    """An object with the methods of arrays: an Array for a Tensor, else ``x`` itself, or NumPy's array of it."""
     if isinstance(x, (Array, numpy.ndarray)):
         return x
     if isinstance(x, (Tensor, Parameters, parameter)):
         return _core.array_of(x)
     if has_value(x):
-        return _core.array_of(x)  # which says what to do
+        return _core.array_of(x)  # raises the error
     made = numpy.asarray(x)
     if made.dtype.kind not in "biuf":
         raise TypeError(f"expected an Array, a number or an array of numbers, found {type(x).__name__}")
@@ -39,7 +39,7 @@ def array(x: Any) -> Any:
 
 
 def public(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that leaves plain arrays to NumPy's of the same name."""
+    """A function that calls NumPy's function of the same name for plain arrays."""
 
     @functools.wraps(f)
     def of_any(*operands: Any, **keywords: Any) -> Any:
@@ -55,7 +55,7 @@ def public(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def evaluated(n: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A function whose first ``n`` operands are arrays, which NumPy has not."""
+    """A function that NumPy does not have, whose first ``n`` operands are arrays."""
 
     def made(f: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(f)

@@ -1,4 +1,4 @@
-"""Products of arrays, norms, and attention; NumPy's names and signatures where it has them."""
+"""Products of arrays, norms, and attention, with NumPy's names and signatures if there are any."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @public
 def dot(a: Any, b: Any) -> Any:
-    """A product with a number, else the sum over the last axis of ``a`` and the last but one of ``b``."""
+    """The product with a number, else the sum over the last axis of ``a`` and the second last of ``b``."""
     return _core.array_dot(operand(a), operand(b))
 
 
@@ -33,7 +33,7 @@ def outer(a: Any, b: Any) -> Any:
 
 @public
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    """The sum over pairs of axes: the last ``axes`` of ``a`` with the first of ``b``, or those that two lists name."""
+    """The sum over pairs of axes: the last ``axes`` of ``a`` with the first of ``b``, or two lists of axes."""
     a, b = operand(a), operand(b)
     if isinstance(axes, int):
         pair = [list(range(array(a).ndim - axes, array(a).ndim)), list(range(axes))]
@@ -44,15 +44,15 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 
 @public
 def einsum(subscripts: str, *operands: Any) -> Any:
-    """Einstein's notation, as ``einsum("ij,jk->ik", x, y)``; several operands are multiplied from the left."""
+    """Einstein summation, such as ``einsum("ij,jk->ik", x, y)``; several operands are multiplied from the left."""
     if not isinstance(subscripts, str):
-        raise TypeError("numpy.einsum of Arrays takes subscripts as a text")
+        raise TypeError("numpy.einsum of Arrays takes its subscripts as a string")
     return _core.array_einsum(subscripts, [operand(x) for x in operands])
 
 
 @evaluated(1)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """As numpy.linalg.norm, but for those norms of matrices that need singular values."""
+    """As numpy.linalg.norm, without the matrix norms that need singular values."""
     x = array(x)
     if axis is None and ord is None:
         axis = tuple(range(x.ndim))
@@ -68,7 +68,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         total = sums.max(over, keepdims=True) if ord > 0 else sums.min(over, keepdims=True)
         return total if keepdims else total.squeeze(axes)
     if len(axes) != 1 or isinstance(ord, str):
-        raise TypeError(f"norm() of Arrays has no norm {ord!r} over {len(axes)} axes")
+        raise TypeError(f"norm() of Arrays does not support ord={ord!r} over {len(axes)} axes")
     if abs(ord) == math.inf:
         return size.max(axes, keepdims=keepdims) if ord > 0 else size.min(axes, keepdims=keepdims)
     if ord == 0:
@@ -87,7 +87,7 @@ def layer_norm(x: Any, axis: Any = -1, epsilon: float = 1e-5) -> Any:
 def attention(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
     """``softmax(q k^T / sqrt(d)) v`` over the last two axes; leading axes broadcast.
 
-    Where ``mask`` is given and does not hold, a query (row) does not look at a key (column): with ``np.tri(n)`` tokens
-    see the past.
+    If ``mask`` is given and false, a query (row) ignores a key (column): with ``np.tri(n)`` tokens attend to
+    earlier ones.
     """
     return _core.array_attention(q, k, v, mask)

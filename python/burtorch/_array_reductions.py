@@ -1,5 +1,5 @@
-"""Functions that are methods of Arrays, with the keywords of NumPy's functions that those have not: ``where``,
-``initial``, ``mean``, ``correction`` and ``dtype``."""
+"""Functions that are methods of Arrays, with the keywords that only NumPy's functions have: ``where``, ``initial``,
+``mean``, ``correction`` and ``dtype``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JOINED: dict[str, Callable[[Any, Any], Any]] = {
     "max": lambda x, y: _core.array_row("max", x, y),
     "min": lambda x, y: _core.array_row("min", x, y),
 }
-"""How the result of a reduction and ``initial`` are joined."""
+"""The function that combines the result of a reduction with ``initial``."""
 
 
 def reduction(name: str) -> Callable[..., Any]:
@@ -49,7 +49,7 @@ def reduction(name: str) -> Callable[..., Any]:
 
 
 def reduced(name: str, a: Any, axis: Any = None, *rest: Any, **keywords: Any) -> Any:
-    """The method ``name``, of the elements where ``where`` holds and of ``initial``."""
+    """The method ``name`` over the elements selected by ``where``, and over ``initial``."""
     x, where, initial = array(a), keywords.pop("where", True), keywords.pop("initial", None)
     if (dtype := keywords.pop("dtype", None)) is not None:
         x = x.astype(dtype)
@@ -60,15 +60,15 @@ def reduced(name: str, a: Any, axis: Any = None, *rest: Any, **keywords: Any) ->
             n = mask_of(where, x).sum(axis, keepdims=keywords.get("keepdims", False))
             return reduced("sum", x, axis, *rest, where=where, **keywords) / n
         if name in EXTREMES and initial is None:
-            raise ValueError(f"{name} with where= takes initial=: it may be of no elements")
+            raise ValueError(f"{name} with where= needs initial=, because where may select no elements")
         x = _core.array_where(mask_of(where, x), x, start(name, x))
     if initial is None:
         return getattr(x, name)(axis, *rest, **keywords)
     if name not in JOINED:
         raise TypeError(f"{name}() got an unexpected keyword argument 'initial'")
     if numpy.dtype(x.dtype).kind != "f" and not is_array(initial):
-        initial = int(initial)  # as NumPy does, which keeps integers
-    # Of no elements there is a sum, which has the shape.
+        initial = int(initial)  # NumPy keeps integers too
+    # The sum of no elements exists and has the right shape.
     method = "sum" if x.size == 0 and name in EXTREMES else name
     found = getattr(x, method)(axis, *rest, **keywords)
     return JOINED["sum" if method == "sum" else name](found, initial)
@@ -81,7 +81,7 @@ def mask_of(where: Any, x: Any) -> Any:
 
 
 def start(name: str, x: Any) -> Any:
-    """What changes no reduction of this name, for elements like those of ``x``."""
+    """The neutral element of a reduction, in the type of ``x``."""
     if name not in EXTREMES:
         starts = {"sum": 0, "prod": 1, "any": False, "all": True}
         if name not in starts:
@@ -100,12 +100,12 @@ def spread(
 ) -> Any:  # fmt: skip
     """The variance or the standard deviation."""
     if ddof is not None and correction is not None:
-        raise ValueError("it takes ddof= or correction=, not both")
+        raise ValueError("pass ddof= or correction=, not both")
     ddof = next((n for n in (ddof, correction) if n is not None), 0)
     if where is True and mean is None:
         return getattr(x, name)(axis, dtype, out, ddof, keepdims)
     if dtype is not None or out is not None:
-        raise TypeError(f"{name}() of Arrays takes no dtype= and out= by position")
+        raise TypeError(f"{name}() of Arrays takes no positional dtype and out")
     mask = mask_of(where, x)
     mean = reduced("mean", x, axis, where=where, keepdims=True) if mean is None else mean
     apart = _core.array_where(mask, x - mean, 0.0)

@@ -1,4 +1,4 @@
-"""Functions that join, part and arrange arrays, with NumPy's names and signatures."""
+"""Functions that join, split and rearrange arrays, with NumPy's names and signatures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @public
 def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
-    """Arrays one after the other along an axis; all of their elements for None."""
+    """Arrays joined along an axis; for None, all their elements."""
     if axis is None:
         return _core.array_concatenate([ravel(x) for x in arrays], 0)
     return _core.array_concatenate([operand(x) for x in arrays], axis)
@@ -55,9 +55,9 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 @public
 def reshape(a: Any, shape: Any, order: str = "C") -> Any:
-    """The same numbers with another shape; -1 stands for the extent that fits."""
+    """The same numbers with another shape; -1 is replaced by the extent that fits."""
     if order != "C":
-        raise TypeError(f"numpy.reshape of Arrays takes order='C' only, found {order!r}")
+        raise TypeError(f"numpy.reshape of Arrays takes only order='C', found {order!r}")
     return array(a).reshape(shape)
 
 
@@ -69,7 +69,7 @@ def ravel(a: Any, order: str = "C") -> Any:
 
 @public
 def transpose(a: Any, axes: Any = None) -> Any:
-    """The axes in another order, reversed unless told."""
+    """The axes in another order, by default reversed."""
     return array(a).transpose(*(() if axes is None else (tuple(axes),)))
 
 
@@ -81,7 +81,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
 @public
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    """The array with some axes at other places."""
+    """The array with some axes moved to other positions."""
     a = array(a)
     pair = [axes_of(tuple(axis) if isinstance(axis, list) else axis, a.ndim) for axis in (source, destination)]
     if len(pair[0]) != len(pair[1]):
@@ -104,7 +104,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
 
 @public
 def squeeze(a: Any, axis: Any = None) -> Any:
-    """The array without axes of extent 1: those that are named, or all."""
+    """The array without axes of extent 1: the given ones, or all."""
     return array(a).squeeze(axis)
 
 
@@ -124,7 +124,7 @@ def flip(m: Any, axis: Any = None) -> Any:
 
 @public
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    """The elements moved along axes; those that leave at one end come back at the other."""
+    """The elements shifted along axes; elements shifted beyond the end reappear at the start."""
     a = array(a)
     if axis is None:
         return roll(a.ravel(), shift, 0).reshape(a.shape)
@@ -151,7 +151,7 @@ def tile(A: Any, reps: Any) -> Any:
 
 @public
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
-    """Each element as often as is said, along an axis or in one row."""
+    """Each element repeated a given number of times, along an axis or in one row."""
     a = array(a)
     if axis is None:
         return repeat(a.ravel(), repeats, 0)
@@ -161,10 +161,10 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
 
 @public
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
-    """The elements along an axis, or of all in one row, that integers name.
+    """The elements at the given indices, along an axis or of the flattened array.
 
-    An integer that names no element is an IndexError; with ``mode`` "clip" the nearest one is taken, negative ones the
-    first, and with "wrap" they are counted round.
+    An index out of range is an IndexError; with ``mode`` "clip" it is the nearest element (negative indices: the
+    first), and with "wrap" indices wrap around.
     """
     if out is not None or mode not in ("raise", "clip", "wrap"):
         raise TypeError(f"take() of Arrays takes no out=, and mode='raise', 'clip' or 'wrap', found {mode!r}")
@@ -177,7 +177,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
 
 @public
 def take_along_axis(arr: Any, indices: Any, axis: int = -1) -> Any:
-    """For each row along an axis, the elements that a row of integers names."""
+    """For each row along an axis, the elements at a row of indices."""
     return _core.array_take_along_axis(arr, indices, axis)
 
 
@@ -205,7 +205,7 @@ def diag(v: Any, k: int = 0) -> Any:
 def triangle(m: Any, k: int, is_lower: bool) -> Any:
     m = array(m)
     if m.ndim < 1:
-        raise ValueError("tril and triu take an array of one axis or more")
+        raise ValueError("tril and triu take an array with at least one axis")
     rows = m.shape[-1] if m.ndim == 1 else m.shape[-2]
     below = numpy.tri(rows, m.shape[-1], k if is_lower else k - 1, dtype=bool)
     return _core.array_where(below, m, 0) if is_lower else _core.array_where(below, 0, m)

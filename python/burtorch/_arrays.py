@@ -1,7 +1,7 @@
 """Functions of arrays with NumPy's names and signatures.
 
-Of an Array they give an Array; of plain arrays and numbers alone they are NumPy's function of that name, or, where
-NumPy has none, the same instructions run on the numbers. ``out=`` and whatever else is not named here is a TypeError.
+Given an Array they return an Array; given only plain arrays and numbers they call NumPy's function of that name, or,
+if NumPy has none, run the same instructions on the numbers. ``out=`` and other unlisted arguments are a TypeError.
 """
 
 from __future__ import annotations
@@ -106,19 +106,19 @@ var = reduction("var")
 
 @public
 def maximum(x1: Any, x2: Any) -> Any:
-    """The larger of two, elementwise; where they are equal each receives half of the gradient."""
+    """The larger of two, elementwise; equal operands each receive half of the gradient."""
     return _core.array_row("max", x1, x2)
 
 
 @public
 def minimum(x1: Any, x2: Any) -> Any:
-    """The smaller of two, elementwise; where they are equal each receives half of the gradient."""
+    """The smaller of two, elementwise; equal operands each receive half of the gradient."""
     return _core.array_row("min", x1, x2)
 
 
 @public
 def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
-    """``minimum(maximum(a, a_min), a_max)``; None is no bound. ``min`` and ``max`` are other names of the bounds."""
+    """``minimum(maximum(a, a_min), a_max)``; None means no bound. ``min`` and ``max`` are aliases of the bounds."""
     if (min is not None or max is not None) and (a_min is not None or a_max is not None):
         raise ValueError("Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is forbidden.")
     a_min, a_max = (a_min, a_max) if min is None and max is None else (min, max)
@@ -128,9 +128,9 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
 
 @public
 def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    """The elements along an axis in ascending order, NaN last; of all of them for None.
+    """The elements along an axis in ascending order, NaN last; for None, all elements.
 
-    The gradient of each place goes to the element that stands there; equal elements keep their order.
+    The gradient of each position goes to the element placed there; equal elements keep their order.
     """
     return sorted_along(a, axis, order, indices=False)
 
@@ -143,7 +143,7 @@ def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, 
 
 def sorted_along(a: Any, axis: int | None, order: Any, *, indices: bool) -> Any:
     if order is not None:
-        raise TypeError("order= is for arrays with fields, which Arrays have not")
+        raise TypeError("order= is for arrays with fields, and Arrays have none")
     a = array(a)
     if axis is None or (indices and a.ndim == 0 and axis in (0, -1)):
         return _core.array_sort(a.reshape(-1), 0, indices)
@@ -153,10 +153,10 @@ def sorted_along(a: Any, axis: int | None, order: Any, *, indices: bool) -> Any:
 
 @public
 def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
-    """The middle element along an axis, several axes, or of all elements; of two in the middle their mean.
+    """The middle element along an axis, several axes, or of all elements; the mean of two middle elements.
 
-    NaN where one element is NaN. The gradient goes to the element in the middle, or half of it to each of the two;
-    of equal elements to the one that a stable sort puts there.
+    NaN if one element is NaN. The gradient goes to the middle element, or half of it to each of two;
+    among equal elements, to the one that a stable sort places there.
     """
     rows, shape = rows_of(a, axis, out)
     found = _core.array_quantiles(rows, None, -1)
@@ -168,15 +168,15 @@ def quantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: None = None,
 ) -> Any:  # fmt: skip
-    """What a share ``q`` of the elements along an axis is below, from 0 to 1; between two by linear interpolation,
-    or, as ``method`` says, the ``lower``, the ``higher``, the ``nearest`` or the ``midpoint``.
+    """The quantile ``q``, from 0 to 1, of the elements along an axis. Between two elements ``method`` selects linear
+    interpolation, ``lower``, ``higher``, ``nearest`` or ``midpoint``.
 
-    Several ``q`` give a result with their shape first. Gradients are as those of ``median``.
+    Several ``q`` give a result that begins with their shape. Gradients are like those of ``median``.
     """
     if method not in ("linear", "lower", "higher", "nearest", "midpoint") or weights is not None:
         raise TypeError(
-            f"quantile of Arrays has no method={method!r} and takes no weights; it has 'linear', 'lower', "
-            "'higher', 'nearest' and 'midpoint'"
+            f"quantile of Arrays takes no weights, and method= 'linear', 'lower', 'higher', 'nearest' or 'midpoint', "
+            f"found {method!r}"
         )
     shares = numpy.asarray(q, dtype="float64")
     rows, shape = rows_of(a, axis, out)
@@ -198,7 +198,7 @@ def percentile(
 
 
 def elements_at(rows: Any, shares: Any, method: str) -> Any:
-    """The elements of each sorted row at shares of its length, along a new first axis; NaN where the row has one."""
+    """The elements of each sorted row at fractions of its length, along a new first axis; NaN if the row contains NaN."""
     if not ((shares >= 0) & (shares <= 1)).all():
         raise ValueError("Quantiles must be in the range [0, 1]")
     places = shares * (rows.shape[-1] - 1)
@@ -214,9 +214,9 @@ def elements_at(rows: Any, shares: Any, method: str) -> Any:
 
 
 def rows_of(a: Any, axis: Any, out: Any) -> tuple[Any, tuple[int, ...]]:
-    """The array with the elements of some axes along the last one, and its shape with 1 in their places."""
+    """The array with some axes merged into the last one, and its shape with 1 in their place."""
     if out is not None:
-        raise TypeError("out= is not for Arrays: they do not change")
+        raise TypeError("Arrays are immutable and take no out=")
     a = array(a)
     axes = tuple(range(a.ndim)) if axis is None else axes_of(axis, a.ndim)
     if len(set(axes)) < len(axes):

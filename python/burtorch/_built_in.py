@@ -1,6 +1,6 @@
-"""The built-in models as Python sees them: Rust computes, and calls append the same blocks to the current graph.
+"""The built-in models in Python. Rust computes their numbers; a call appends the same blocks to the current graph.
 
-Promises that a call has the numbers of the model's ``logits`` and a gradient.
+Promises that a call has the numbers of the model's ``logits``, with a gradient.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class CharMLP(_core.CharMLP, Module):
     __doc__ = _core.CharMLP.__doc__
 
     @property
-    def hidden(self) -> Linear:  # type: ignore[override]  # the composable layer around the one of Rust
+    def hidden(self) -> Linear:  # type: ignore[override]  # the composable layer around Rust's
         """The hidden layer."""
         return Linear._around(super().hidden)
 
@@ -36,7 +36,7 @@ class MLP(_core.MLP, Module):
     __doc__ = _core.MLP.__doc__
 
     def __call__(self, x: Any) -> Any:
-        """The outputs: a list for numbers, an array with a row for each row of an array, else a Vector on the graph."""
+        """The outputs: a list for numbers, an array of rows for an array of rows, else a Vector on the graph."""
         return of_rows(self, self.layers, x) if getattr(x, "ndim", 0) == 2 else super().__call__(x)
 
     @property
@@ -51,6 +51,6 @@ class GPT(_core.GPT, Module):
     def __call__(self, tokens: Sequence[int] | TokenIds) -> Tokens:
         """The logits of the symbol after each token, on the current graph.
 
-        Raises IndexError for a token outside the vocabulary, ValueError for more tokens than the context, or none.
+        Raises IndexError for a token outside the vocabulary, ValueError for no tokens or more than the context.
         """
         return Tokens(self._append(tokens), len(tokens))

@@ -14,19 +14,19 @@ def check_grads(f: Callable[..., Any], x: Any, *, eps: float = 1e-6, rtol: float
     """Raise AssertionError unless the gradient of ``f`` at ``x`` agrees with central differences.
 
     Args:
-        f: takes Values and Vectors, returns a Value. It is called on float64 graphs of its own, 2 n + 1 times for n
-            numbers, and must give the same result for the same input.
-        x: what ``f`` is called with: a number arrives as a Value, a sequence or array of numbers as a Vector; a tuple
+        f: takes Values and Vectors, returns a Value. It is called on separate float64 graphs, 2 n + 1 times for n
+            numbers, and must be deterministic.
+        x: the argument of ``f``: a number arrives as a Value, a sequence or array of numbers as a Vector; a tuple
             is several arguments.
         eps: half the distance between the two points of a quotient.
         rtol, atol: gradient and quotient agree if they differ by at most ``atol + rtol * abs(quotient)``. The defaults
             are those of torch.autograd.gradcheck.
 
     Raises:
-        AssertionError: names the number whose derivative is off most, with both results.
+        AssertionError: names the number with the largest error, with both results.
         TypeError: ``f`` does not return a Value.
 
-    Beside a kink the quotient is not the derivative; choose another point.
+    Near a kink the quotient differs from the derivative; choose another point.
 
     Example:
         >>> import burtorch as bt

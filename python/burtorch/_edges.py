@@ -1,7 +1,7 @@
-"""What every op does at the edges of its domain, as data: the tests and ``burtorch selftest`` go through it.
+"""Results of every op at the edges of its domain, as data for the tests and ``burtorch selftest``.
 
 Each row: the name of an op, the operands, the value, and the gradient of each operand. Results are exact, or within the
-bounds of the op; a zero has the sign shown as a value, either sign as a gradient.
+bounds of the op. A zero value has the sign shown; a zero gradient may have either sign.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Energy meters of this machine: counters of the processor, the discharge of a battery, the sampler of macOS.
 
-Promises measured joules or an error, never an estimate. A meter counts from its creation; counters that wrap around
-are followed as long as a meter is read more often than they wrap (RAPL: every ten minutes is enough up to 400 W).
-It knows nothing of what runs meanwhile: a meter counts the whole machine, idle power included.
+Promises measured joules or an error, never an estimate. A meter counts from its creation; a counter that wraps around
+is followed if the meter is read more often than it wraps (RAPL: every ten minutes is enough up to 400 W).
+A meter counts the whole machine, idle power included, whatever runs.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 MICROJOULE = 1e-6
 MICROWATT_HOUR = 3600e-6
 MILLIWATT_HOUR = 3.6
-PLATFORM: str = sys.platform  # a type checker would leave out the code of other systems
+PLATFORM: str = sys.platform  # otherwise a type checker would skip the code of other systems
 
 
 class Counter:
-    """A number that grows, or falls, with the energy used; ``used()`` is joules since it was made."""
+    """A number that grows, or falls, with the energy used; ``used()`` returns joules since its creation."""
 
     def __init__(self, read: Callable[[], float], joules: float, wraps_at: float = 0.0, *, falls: bool = False) -> None:
         self._read, self._joules, self._wraps_at, self._falls = read, joules, wraps_at, falls
@@ -41,18 +41,18 @@ class Counter:
         step = self._last - now if self._falls else now - self._last
         if step < 0.0:
             if not self._wraps_at:
-                raise OSError(errno.EIO, "the energy counter went back: is the battery charging?")
+                raise OSError(errno.EIO, "the energy counter decreased: is the battery charging?")
             step += self._wraps_at
         self._units += step
         self._last = now
         return self._units * self._joules
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: a counter holds no resource."""
 
 
 class PowerMetrics:
-    """``powermetrics`` of macOS in a process of its own; it needs root."""
+    """``powermetrics`` of macOS in a separate process; it needs root."""
 
     def __init__(self, command: tuple[str, ...] = ("powermetrics", "--samplers", "cpu_power", "-i", "200")) -> None:
         import tempfile
@@ -86,14 +86,14 @@ def power_samples(text: str) -> float:
 
 
 class EnergyMeter:
-    """Joules that the machine has used since the meter was made; :func:`burtorch.system.energy` makes it.
+    """Joules that the machine has used since the meter was created by :func:`burtorch.system.energy`.
 
-    As a context manager it starts again on entry and stops at the end of the block.
+    As a context manager it restarts on entry and stops at the end of the block.
     """
 
     def __init__(self, source: str, make: Callable[[], list[Any]]) -> None:
         self.source = source
-        """Which meter it is: "rapl", "amd", "battery", "powermetrics", "windows-battery" or "nvidia"."""
+        """The kind of meter: "rapl", "amd", "battery", "powermetrics", "windows-battery" or "nvidia"."""
         self._make = make
         self._counters: list[Any] = []
         self.restart()
@@ -107,7 +107,7 @@ class EnergyMeter:
 
     @property
     def joules(self) -> float:
-        """Energy since the start, all of its counters together, or until the end of the block."""
+        """Energy since the start, over all counters, or until the end of the block."""
         return self._now()[0]
 
     @property
@@ -121,7 +121,7 @@ class EnergyMeter:
         return sum(counter.used() for counter in self._counters), perf_counter() - self._began
 
     def close(self) -> None:
-        """Ends what runs for the meter; the last reading stays."""
+        """Ends processes of the meter; the last reading remains."""
         for counter in self._counters:
             counter.close()
         self._counters = []
@@ -141,11 +141,11 @@ class EnergyMeter:
 
 
 class AbsentError(Exception):
-    """Why a meter cannot be used here; the message names the place, and how to give permission."""
+    """A meter cannot be used here; the message names the location, and how to grant permission."""
 
 
 def find(source: str | None, root: str = "/") -> EnergyMeter:
-    """The meter called ``source``, or the first that works, below the folder ``root``."""
+    """The meter ``source``, or the first available one, below the folder ``root``."""
     if source is not None and source not in FINDERS:
         raise ValueError(f"unknown energy meter {source!r}: expected {', '.join(map(repr, FINDERS))}")
     reasons = []
@@ -163,7 +163,7 @@ def _file(path: Path) -> Callable[[], float]:
 
 def _readable(paths: list[Path], place: str, permission: str) -> list[Path]:
     if not paths:
-        raise AbsentError(f"{place}: not there")
+        raise AbsentError(f"{place}: not found")
     for path in paths:
         try:
             path.read_text()
@@ -182,7 +182,7 @@ def _text(path: Path) -> str:
 
 
 def _rapl(root: Path) -> Callable[[], list[Any]]:
-    """Packages, and memory where it is counted apart; cores are within packages, and psys covers both."""
+    """Packages, and memory if it is counted separately; cores are part of packages, and psys covers both."""
     place = root / "sys/class/powercap"
     found = [
         zone / "energy_uj"
@@ -258,7 +258,7 @@ def _nvidia(_root: Path) -> Callable[[], list[Any]]:
     try:
         library: Any = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
-        raise AbsentError("libnvidia-ml.so.1: not there") from None
+        raise AbsentError("libnvidia-ml.so.1: not found") from None
     n = ctypes.c_uint()
     if library.nvmlInit_v2() or library.nvmlDeviceGetCount_v2(ctypes.byref(n)):
         raise AbsentError("libnvidia-ml.so.1: no driver")
@@ -288,4 +288,4 @@ FINDERS: dict[str, Callable[[Path], Callable[[], list[Any]]]] = {
     "nvidia": _nvidia,
 }
 DEFAULT = [name for name in FINDERS if name != "nvidia"]
-"""What is looked for unless one is asked for."""
+"""The meters to look for, in this order, if none is named."""

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def function(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Trace a Python function of numbers and arrays once, and replay it in Rust from then on.
+    """Trace a Python function of numbers and arrays once, and replay it in Rust afterwards.
 
     Args:
-        body: the function; see :class:`burtorch.Function` for what it may take and do.
+        body: the function; see :class:`burtorch.Function` for the arguments and operations that it may use.
         options: ``dtype``, ``optimize``, ``max_paths``, ``max_variants``, ``max_nodes``, ``audit``, as Function
             takes them.
 
@@ -35,13 +35,13 @@ def function(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         [-400.0, 200.0]
     """
     if body is None:
-        Function(function, **options)  # what is wrong with the options is said here
+        Function(function, **options)  # reports invalid options at once
         return lambda body: Function(body, **options)
     return Function(body, **options)
 
 
 def trace(body: Callable[..., Any], *examples: Any, **options: Any) -> Function:
-    """Trace a function at example arguments at once, as the first call of a :func:`function` would.
+    """Trace a function at example arguments immediately, as the first call of a :func:`function` would.
 
     Args:
         body: the function.

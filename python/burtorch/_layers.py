@@ -1,6 +1,6 @@
-"""Layers that are composed in Python: their calls append blocks to the current graph.
+"""Layers composed in Python, whose calls append blocks to the current graph.
 
-Promises the nodes of the built-in models: a GPT or a character model put together from these layers has the numbers of
+Promises the nodes of the built-in models: a GPT or a character model composed of these layers has the numbers of
 the built-in one. Numbers are computed in Rust.
 """
 
@@ -38,9 +38,9 @@ __all__ = ["Block", "CausalSelfAttention", "Embedding", "LayerNorm", "Linear", "
 
 
 class Tokens:
-    """Activations of several tokens: ``width`` features of each of ``n``, in a Vector in groups of 8 tokens.
+    """Activations of ``n`` tokens with ``width`` features each, in a Vector in groups of 8 tokens.
 
-    Feature f of token t is element ``(t // 8 * width + f) * 8 + t % 8``; places after the last token are padding.
+    Feature f of token t is element ``(t // 8 * width + f) * 8 + t % 8``; elements after the last token are padding.
 
     Example:
         >>> import burtorch as bt
@@ -78,7 +78,7 @@ class Tokens:
         return Tokens(add_ranges(self.vector, other.vector), self.n)
 
     def at(self, token: int, feature: int) -> Value:
-        """Feature ``feature`` of token ``token``, as a Value. Raises IndexError where there is none."""
+        """Feature ``feature`` of token ``token``, as a Value. Raises IndexError if it does not exist."""
         if not (0 <= token < self.n and 0 <= feature < self.width):
             raise IndexError(f"no feature {feature} of token {token} in activations of shape {self.shape}")
         return self.vector[(token // 8 * self.width + feature) * 8 + token % 8]
@@ -91,7 +91,7 @@ class Tokens:
     def cross_entropy(self, classes: Sequence[int] | TokenIds) -> Value:
         """The mean over tokens of ``log(sum exp z) - z[class]``.
 
-        Raises ValueError for another number of classes, IndexError for one that is out of range.
+        Raises ValueError for another number of classes, IndexError for a class out of range.
         """
         return token_cross_entropy(self.vector, self.n, classes)
 
@@ -100,13 +100,13 @@ class Tokens:
 
 
 class Embedding(_core.RowsCall, Module):
-    """A row of numbers for each symbol, and for each position where ``positions`` is given.
+    """A row of numbers for each symbol and, if ``positions`` is given, for each position.
 
     Args:
-        params: where the rows are appended: (vocab, width), then (positions, width).
-        vocab, width: how many symbols, numbers of a row.
-        positions: the most tokens there can be, or None for no rows of positions.
-        name: where given, the tensors are called ``name.weight`` and ``name.positions``.
+        params: the Parameters that receive the rows: (vocab, width), then (positions, width).
+        vocab, width: numbers of symbols and of features in a row.
+        positions: the largest number of tokens, or None for no rows of positions.
+        name: if given, the tensors are called ``name.weight`` and ``name.positions``.
 
     Example:
         >>> import burtorch as bt
@@ -125,7 +125,7 @@ class Embedding(_core.RowsCall, Module):
     def __call__(self, tokens: Sequence[int] | TokenIds) -> Tokens:
         """The rows of ``tokens`` on the current graph, as activations.
 
-        Raises IndexError for an unknown symbol, ValueError for more tokens than positions, or none.
+        Raises IndexError for an unknown symbol, ValueError for no tokens or more than the positions.
         """
         return Tokens(token_embedding(self.weight, self.positions, tokens), len(tokens))
 
@@ -137,21 +137,21 @@ class Embedding(_core.RowsCall, Module):
 
 
 class Linear(_core.DenseCall, Module):
-    """``f(W x + b)``: on a Vector, on several taken together, on each of several tokens, or on plain numbers.
+    """``f(W x + b)`` of a Vector, of several joined, of each of several tokens, or of plain numbers.
 
-    ``layer(x)`` gives Tokens for Tokens; a list for a list or a buffer of numbers, without a graph; an array with a row
-    for each row of an array; for a Vector, or for Vectors, Values, numbers and rows of Tensors in a list, a Vector on
+    ``layer(x)`` returns Tokens for Tokens; a list for a list or buffer of numbers, without a graph; an array of rows
+    for an array of rows; and for a Vector, or a list of Vectors, Values, numbers and rows of Tensors, a Vector on
     their graph. Raises ValueError for another number of inputs.
 
     Args:
-        params: where W (n_out, n_in) and then b (n_out,) are appended.
-        n_in, n_out: its shape, both at least 1.
-        bias: whether there is a b, which starts at 0.
-        activation: None or "identity", "tanh", "relu", "sigmoid". W starts as He's for relu, else Glorot's.
-        name: where given, the tensors are called ``name.weight`` and ``name.bias``.
+        params: the Parameters that receive W (n_out, n_in) and then b (n_out,).
+        n_in, n_out: numbers of inputs and outputs, both at least 1.
+        bias: whether there is a b; it starts at 0.
+        activation: None or "identity", "tanh", "relu", "sigmoid". W is initialised by He's rule for relu, else Glorot's.
+        name: if given, the tensors are called ``name.weight`` and ``name.bias``.
 
     Raises:
-        ValueError: a shape with a zero, an unknown activation, a name that is taken; nothing is appended.
+        ValueError: a zero size, an unknown activation, a name in use; nothing is appended.
 
     Example:
         >>> import burtorch as bt
@@ -205,16 +205,16 @@ class Linear(_core.DenseCall, Module):
 
     @property
     def n_in(self) -> int:
-        """How many numbers it takes."""
+        """The number of inputs."""
         return self._layer.n_in
 
     @property
     def n_out(self) -> int:
-        """How many numbers it gives."""
+        """The number of outputs."""
         return self._layer.n_out
 
     def _apply(self, x: Any) -> Any:
-        """A call, but for one on a Vector after the first, for which the tensors are kept where it needs no Python."""
+        """A call. Later calls on a Vector use the tensors kept by the first and need no Python."""
         if type(x) is Vector:
             y = affine(self.weight, x, self.bias, self._activation)
             if "weight" in vars(self) and "bias" in vars(self):
@@ -243,7 +243,7 @@ _OF_ROWS: WeakKeyDictionary[Module, Any] = WeakKeyDictionary()
 
 
 def of_rows(module: Module, layers: Sequence[Linear], x: Any) -> Any:
-    """What these layers of a module, one after the other, give for each row of an array."""
+    """The results of these layers of a module, applied in turn to each row of an array."""
     traced = _OF_ROWS.get(module)
     if traced is None:
         from burtorch._function import function
@@ -312,7 +312,7 @@ class RMSNorm(Module):
 
 
 class CausalSelfAttention(Module):
-    """Each token mixes values of the tokens up to its own, by several heads; queries, keys, values have no bias.
+    """Causal attention with several heads: a token attends to itself and earlier ones. Projections have no bias.
 
     Raises:
         ValueError: ``heads`` does not divide ``width``.
@@ -337,7 +337,7 @@ class CausalSelfAttention(Module):
 
 
 class Block(Module):
-    """One layer of a GPT: ``x + attention(norm1(x))``, and to that ``x + down(relu(up(norm2(x))))``.
+    """One layer of a GPT: ``x + attention(norm1(x))``, followed by ``x + down(relu(up(norm2(x))))``.
 
     Example:
         >>> import burtorch as bt

@@ -1,4 +1,4 @@
-"""Loops that are made of others."""
+"""Loops built from other loops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def fori_between(lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any) -> Any:
-    """``fori_loop`` with a bound that is an Array."""
+    """``fori_loop`` with an Array as a bound."""
     first = numpy.int64(lower) if isinstance(lower, int) else lower
     carry = while_loop(lambda c: c[0] < upper, lambda c: (c[0] + 1, body(c[0], c[1])), (first, init))
     return carry[1]

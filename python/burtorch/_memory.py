@@ -1,4 +1,4 @@
-"""``bt.memory``: where the bytes of a training step are, by the paper's six kinds, beside those of the process."""
+"""``bt.memory``: the bytes of a training step by the paper's six kinds, and those of the process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MemoryUse:
 
     ``trainable``, ``frozen``, ``activations``, ``inputs_and_outputs``, ``error_signal`` (the gradient and adjoints),
     ``optimizer_state``; ``total`` is their sum, ``process`` the resident memory of the whole process when they
-    were counted (None where the system does not tell).
+    were counted (None if the system does not report it).
     """
 
     __slots__ = (*KINDS, "process")
@@ -54,13 +54,13 @@ def memory(model: Any, optimizer: Any = None, batch: tuple[Any, Any] | None = No
     """The memory of a training step.
 
     Args:
-        model: an Oracle, or a model that an Oracle takes.
-        optimizer: an optimiser, or None for none.
-        batch: ``(contexts, targets)``: a gradient of them is computed first, into memory of its own, so that values and
-            gradients stay as they are. Without it an Oracle is counted as it is.
+        model: an Oracle, or a model for an Oracle.
+        optimizer: an optimiser, or None.
+        batch: ``(contexts, targets)``: their gradient is computed first, in separate memory, so that values and
+            gradients do not change. Without it an Oracle is counted in its present state.
 
-    Costs a gradient of the batch, and the memory of one while that is computed. Counts what is reserved, in use or not;
-    frozen numbers count once and trainable ones twice, among the gradient as well.
+    Costs a gradient of the batch, and its memory meanwhile. Counts reserved memory, in use or not;
+    frozen numbers count once and trainable ones twice, also as part of the gradient.
 
     Raises the errors of the oracle for such a batch; TypeError for another model.
 

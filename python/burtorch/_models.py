@@ -1,9 +1,9 @@
-"""Models as safetensors files that need nothing else: metadata say how to build the model and what its symbols are.
+"""Models as self-contained safetensors files, whose metadata describe the architecture and the vocabulary.
 
-One mechanism for all models: an :class:`Architecture` says which numbers make a model, in their order, how to read
-them off one and how to build it. Layers that are composed in Python are classes of a user: their files hold the
-tensors, and are loaded into a module that has the same. ``load_model`` builds nothing before the metadata have been
-checked against the length of the file. Knows nothing of the format, which is the core's.
+One mechanism serves all models: an :class:`Architecture` lists the numbers that define a model, in order, how to read
+them from a model and how to build it. Files of user-defined modules contain only the tensors, and are loaded into a
+module with the same tensors. ``load_model`` checks the metadata against the length of the file before it builds
+anything. The format is defined in the core.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def is_sizes(x: object) -> bool:
 
 
 class Architecture:
-    """What makes a model of one kind: ``parts`` are its numbers by name, with what each may be.
+    """The definition of a kind of model: ``parts`` are its numbers by name, with a check for each.
 
-    ``describe`` reads them off a model, ``build`` makes one.
+    ``describe`` reads them from a model, ``build`` makes a model.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ MLP = Architecture(
     {"sizes": is_sizes, "activation": is_activation, "bias": is_flag},
     lambda m: {
         "sizes": [m.n_in, *(layer.n_out for layer in m.layers)],
-        # A single layer has no activation behind it, so any name does.
+        # A single layer has no activation after it, so any name is valid.
         "activation": m.layers[0].activation,
         "bias": m.layers[0].bias is not None,
     },
@@ -118,12 +118,12 @@ MODULE = "module"
 
 
 def _architecture_of(model: object) -> Architecture | None:
-    """That of the class or of one it extends; None for a user's module."""
+    """The architecture of the class or of a base class; None for a user-defined module."""
     return next((ARCHITECTURES[c] for c in type(model).__mro__ if c in ARCHITECTURES), None)
 
 
 def describe(model: object) -> dict[str, Any]:
-    """What a model computes besides its Tensors: the numbers that make a built-in one, else the settings of layers."""
+    """The configuration of a model: the numbers that define a built-in one, else the settings of its layers."""
     architecture = _architecture_of(model)
     if architecture is not None:
         return {"model": architecture.name, **architecture.describe(model)}
@@ -139,10 +139,10 @@ def describe(model: object) -> dict[str, Any]:
 
 
 def check_same(model: object, found: object, where: str) -> None:
-    """Refuses what describes another model than this one, naming the first difference.
+    """Raises an error that names the first difference if ``found`` describes another model.
 
-    What an earlier version did not write is not compared, nor a user's class with a built-in model: their
-    Tensors tell.
+    Entries that an earlier version did not write are not compared, nor a user's class with a built-in model: their
+    Tensors are compared instead.
     """
     difference = _difference(describe(model), found)
     if difference is not None:
@@ -174,7 +174,7 @@ def _difference(wanted: dict[str, Any], found: object) -> str | None:
 
 
 def save(model: Model | Module, path: Path, vocabulary: str | None = None) -> None:
-    """Writes a model or a module, whole or not at all."""
+    """Writes a model or a module completely or not at all."""
     import json
 
     about: dict[str, Any] = {"version": VERSION, "dtype": model.params.dtype, **describe(model)}
@@ -194,7 +194,7 @@ def load(model: Model | Module, path: Path) -> None:
     if text is not None:
         about, where = _parsed(path, text), os.fsdecode(path)
         check_same(model, {"model": about.get("model")} if isinstance(about, dict) else None, where)
-        _core._load_tensors(content, tensors, check=True)  # a Tensor of another shape says more than a size
+        _core._load_tensors(content, tensors, check=True)  # its message names the shape
         check_same(model, about, where)
     _core._load_tensors(content, tensors)
 
@@ -214,7 +214,7 @@ def load_model(path: Path) -> tuple[Model, str | None]:
             raise
         raise _refused(path, "it is too short for the parameters of its model") from None
     except ValueError as error:
-        raise _refused(path, f"its metadata are of no model: {error}") from None
+        raise _refused(path, f"its metadata do not describe a model: {error}") from None
     params._set_limit(None)
     _core._load_tensors(content, _tensors(model))
     return model, about.get("vocabulary")
@@ -226,16 +226,16 @@ def _tensors(model: Model | Module) -> list[tuple[str, _core.Tensor]]:
 
 
 def _content(path: Path) -> bytes:
-    # open() would take a number for a file that is open, and close it.
+    # open() would take an integer for an open file, and close it.
     with open(os.fspath(path), "rb") as file:
         return file.read()
 
 
 def _about(path: Path, content: bytes) -> dict[str, Any]:
-    """What the metadata say, checked: every part of the architecture is what it may be, and the vocabulary fits."""
+    """The checked metadata: every part of the architecture is valid, and the vocabulary fits."""
     text = _core._tensors_about(content)
     if text is None:
-        raise _refused(path, "it has no metadata of burtorch's")
+        raise _refused(path, "it has no burtorch metadata")
     about = _parsed(path, text)
     if not isinstance(about, dict) or about.get("version") != VERSION:
         raise _refused(path, "its metadata do not describe a model of this version")
@@ -243,9 +243,9 @@ def _about(path: Path, content: bytes) -> dict[str, Any]:
         raise _refused(path, f"it is of a module of class {about.get('class')!r}: build one, and call its load()")
     architecture = next((a for a in ARCHITECTURES.values() if a.name == about.get("model")), None)
     if architecture is None:
-        raise _refused(path, f"{about.get('model')!r} is no model that is known")
+        raise _refused(path, f"unknown model {about.get('model')!r}")
     if about.get("dtype") not in ("float32", "float64"):
-        raise _refused(path, f"dtype {about.get('dtype')!r} is none of a model's")
+        raise _refused(path, f"models cannot have dtype {about.get('dtype')!r}")
     for name, is_possible in architecture.parts.items():
         if not is_possible(about.get(name)):
             raise _refused(path, f"{name} is {about.get(name)!r}")
@@ -266,7 +266,7 @@ def _parsed(path: Path, text: str) -> Any:
 
 
 def _wrong_vocabulary(about: dict[str, Any], symbols: object) -> str | None:
-    """What a vocabulary should have been; None for one that fits the model."""
+    """The expected vocabulary, or None if it fits the model."""
     n = about.get("vocab")
     if n is None:
         return "that of a CharMLP or a GPT"

@@ -1,6 +1,6 @@
-"""What has parameters: names of Tensors, states, and models as plain classes.
+"""Modules: names of Tensors, states, and models as plain classes.
 
-Nothing is registered: names come from attributes. A model may be a :class:`Module`, one of the built-in models, or any
+There is no registration: names come from attributes. A model may be a :class:`Module`, one of the built-in models, or any
 object whose attributes are Tensors, such models, or lists of them.
 """
 
@@ -46,8 +46,8 @@ def parameters(model: object) -> Iterator[Tensor]:
         yield tensor
 
 
-class State(dict):  # type: ignore[type-arg]  # of str and array, which a pickle does not say
-    """Values by name, and in ``about`` what the model computes besides them: a dict in all else."""
+class State(dict):  # type: ignore[type-arg]  # of str and array; a pickle stores no types
+    """A dict of values by name, with the configuration of the model in ``about``."""
 
     about: dict[str, Any] | None = None
 
@@ -55,7 +55,7 @@ class State(dict):  # type: ignore[type-arg]  # of str and array, which a pickle
 def state_dict(model: object) -> dict[str, array[float]]:
     """A copy of the values of each Tensor, flat, by name.
 
-    The dict also knows settings of the layers, such as activations, so that another model refuses it.
+    The dict also contains settings of the layers, such as activations, so that a different model refuses it.
     """
     state = State((name, array(_code(tensor), tensor.values)) for name, tensor in named_parameters(model))
     state.about = _models().describe(model)
@@ -63,18 +63,18 @@ def state_dict(model: object) -> dict[str, array[float]]:
 
 
 def load_state_dict(model: object, state: Mapping[str, Sequence[float]]) -> None:
-    """Sets the values of all Tensors from what ``state_dict()`` gave.
+    """Sets the values of all Tensors from a result of ``state_dict()``.
 
     Raises:
         ValueError: a name is missing or unknown, or a length differs; nothing is changed.
-        FormatError, a ValueError: the state is of a model with other settings, such as heads or an activation.
+        FormatError, a ValueError: the state belongs to a model with other settings, such as heads or an activation.
     """
     if isinstance(state, State):
         _models().check_same(model, state.about, "the state")
     tensors = dict(named_parameters(model))
     if tensors.keys() != state.keys():
         missing, unknown = sorted(tensors.keys() - state.keys()), sorted(state.keys() - tensors.keys())
-        raise ValueError(f"the state lacks {missing} and has unknown {unknown}")
+        raise ValueError(f"the state lacks {missing} and has unknown names {unknown}")
     for name, tensor in tensors.items():
         if len(state[name]) != _size(tensor):
             raise ValueError(f"{name} holds {_size(tensor)} numbers, found {len(state[name])}")
@@ -84,7 +84,7 @@ def load_state_dict(model: object, state: Mapping[str, Sequence[float]]) -> None
 
 
 def find_nonfinite(model: object) -> tuple[str, str, int, float] | None:
-    """The first number of a model that is NaN or infinite, or None where all are finite.
+    """The first number of a model that is NaN or infinite, or None if all are finite.
 
     Returns the name of its Tensor, "value" or "grad", its place in the Tensor, and the number; values come first.
 
@@ -121,9 +121,9 @@ def home_of(model: object) -> Parameters:
 
 
 class Module:
-    """A base for layers and models, with the methods that PyTorch's have; a plain class does as well in an Oracle.
+    """A base class for layers and models, with PyTorch's methods; an Oracle accepts plain classes as well.
 
-    Its Tensors are its own and those of the models among its attributes, in the order of attributes.
+    Its Tensors are those among its attributes and of the models among them, in the order of attributes.
 
     Example:
         >>> import burtorch as bt
@@ -153,7 +153,7 @@ class Module:
         return state_dict(self)
 
     def load_state_dict(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Sets the values of all Tensors from what ``state_dict()`` gave.
+        """Sets the values of all Tensors from a result of ``state_dict()``.
 
         Raises:
             ValueError: a name is missing or unknown, or a length differs; nothing is changed.
@@ -161,11 +161,11 @@ class Module:
         load_state_dict(self, state)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Save the Tensors as a safetensors file, by their names in ``named_parameters()``, whole or not at all.
+        """Save the Tensors as a safetensors file, by their names in ``named_parameters()``, completely or not at all.
 
         Raises:
             ValueError: the Tensors are in different Parameters.
-            OSError: the system refuses; the old file is still there then.
+            OSError: the system refuses; the old file remains.
 
         Example:
             >>> import burtorch as bt, os, tempfile
@@ -180,21 +180,21 @@ class Module:
         _models().save(self, path)
 
     def load(self, path: str | PathLike[str]) -> None:
-        """Overwrite the values by those of a file that has these Tensors, by name, shape and dtype, and no others.
+        """Overwrite the values with those of a file with exactly these Tensors, by name, shape and dtype.
 
         Raises:
-            FormatError: anything else, with a ``reason``; nothing has changed then.
+            FormatError: any other file, with a ``reason``; nothing has changed then.
             OSError: the file cannot be read.
         """
         _models().load(self, path)
 
     def zero_grad(self) -> None:
-        """Sets the gradients of its Tensors to zero, and no others."""
+        """Sets only the gradients of its Tensors to zero."""
         for tensor in self.parameters():
             tensor.zero_grad()
 
     def freeze(self) -> None:
-        """Makes its Tensors fixed, and no others: no gradient, no gradient memory, no work.
+        """Freezes only its Tensors: no gradient, no gradient memory, no work.
 
         Example:
             >>> import burtorch as bt
@@ -221,12 +221,12 @@ class Module:
 
     @property
     def n_parameters(self) -> int:
-        """How many numbers its Tensors have."""
+        """The number of its parameters."""
         return sum(_size(tensor) for tensor in self.parameters())
 
 
 def _models() -> Any:
-    """Where files of models are known, which needs the modules to be there."""
+    """The module for files of models, imported late because it needs the model classes."""
     from burtorch import _models
 
     return _models
@@ -242,7 +242,7 @@ def _code(tensor: Tensor) -> str:
 
 
 def walk(model: object) -> Iterator[tuple[str, object]]:
-    """A model and what is among its attributes, depth first, without recursion, each object but Tensors once."""
+    """A model and the objects among its attributes, depth first, without recursion; each object once, except Tensors."""
     todo: list[tuple[str, object]] = [("", model)]
     seen: set[int] = set()
     while todo:
@@ -259,7 +259,7 @@ def walk(model: object) -> Iterator[tuple[str, object]]:
 
 
 def _parts(found: object) -> list[tuple[str, object]]:
-    """What may have Tensors in it: attributes of an object, items of a list or a dict."""
+    """The parts that may contain Tensors: attributes of an object, items of a list or a dict."""
     named = getattr(found, "named_tensors", None)
     if named is not None:
         return list(named())
