@@ -1,5 +1,4 @@
-"""NumPy's functions on Arrays: the table of what dispatches, and what comes here from ``Array.__array_ufunc__`` and
-``Array.__array_function__``.
+"""NumPy's functions of Arrays: the dispatch table of ``Array.__array_ufunc__`` and ``Array.__array_function__``.
 
 A function that is not in the table is a TypeError that names it. NumPy is never called again with an Array.
 """
@@ -30,15 +29,15 @@ if TYPE_CHECKING:
 
 
 def plain_operand(x: Any) -> Any:
-    """A NumPy scalar or array of no axes as a number, so that its operators do not ask NumPy again."""
+    """A NumPy scalar or 0-d array as a number, so that its operators do not dispatch to NumPy again."""
     return x.item() if isinstance(x, (numpy.generic, numpy.ndarray)) and x.ndim == 0 else x
 
 
 def ufunc(function: Any, method: str, *operands: Any, **keywords: Any) -> Any:
-    """What ``__array_ufunc__`` answers."""
+    """The result of ``__array_ufunc__``."""
     name = function.__name__
     if keywords.pop("out", None) is not None:
-        raise TypeError(f"numpy.{name} takes no out= where an operand is an Array: Arrays do not change")
+        raise TypeError(f"numpy.{name} takes no out= if an operand is an Array: Arrays are immutable")
     if method == "__call__":
         if keywords:
             raise TypeError(f"numpy.{name} of Arrays takes no {', '.join(sorted(keywords))}=")
@@ -60,7 +59,7 @@ def elementwise(name: str, *operands: Any) -> Any:
         allowed = (Array, numpy.ndarray, numpy.generic, float, int, _core.Tensor, _core.Parameters)
         operands = tuple(x if isinstance(x, allowed) else _array_base.array(x) for x in operands)
         operands = tuple(map(plain_operand, operands))
-        # An operator of an array would ask NumPy, which would ask here again.
+        # An operator of a NumPy array would dispatch to NumPy, which would call this function again.
         first = next(x for x in operands if isinstance(x, Array))
         operands = tuple(_core.array_of(x, first) if isinstance(x, numpy.ndarray) else x for x in operands)
     if name in ROWS:
@@ -74,12 +73,12 @@ def named(function: Any) -> str:
 
 
 def function(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """What ``__array_function__`` answers."""
+    """The result of ``__array_function__``."""
     ours = FUNCTIONS.get(named(called))
     if ours is None:
         raise TypeError(f"{named(called)} does not take Arrays: {why_not(called)}")
     if keywords.get("out") is not None:
-        raise TypeError(f"{named(called)} takes no out= where an operand is an Array: Arrays do not change")
+        raise TypeError(f"{named(called)} takes no out= if an operand is an Array: Arrays are immutable")
     keywords = {key: value for key, value in keywords.items() if key != "out"}
     try:
         return ours(*operands, **keywords)
@@ -90,7 +89,7 @@ def function(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict
 
 
 ALIASES = {"amax": "max", "amin": "min", "around": "round", "concat": "concatenate", "permute_dims": "transpose"}
-"""Other names of NumPy's for functions that take the same arguments."""
+"""NumPy's aliases of functions with the same arguments."""
 
 
 def table() -> dict[str, Callable[..., Any]]:
@@ -137,7 +136,7 @@ OF_VECTORS: dict[str, Callable[..., Any]] = {
 
 
 def function_of_vectors(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """What ``Vector.__array_function__`` answers."""
+    """The result of ``Vector.__array_function__``."""
     name = named(called)
     if name in REDUCTIONS_OF_VECTORS:
         x, *axes = operands
@@ -150,5 +149,5 @@ def function_of_vectors(called: Any, _types: Any, operands: tuple[Any, ...], key
     if name not in FUNCTIONS:
         raise TypeError(f"{name} does not take Vectors or Arrays: {why_not(called)}")
     raise TypeError(
-        f"{name} does not take Vectors in this way; use the functions of burtorch, or x.data for the numbers alone"
+        f"{name} does not take Vectors with these arguments; use the functions of burtorch, or x.data for the numbers alone"
     )

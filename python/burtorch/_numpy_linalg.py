@@ -1,4 +1,4 @@
-"""Functions of ``numpy.linalg`` on Arrays. Systems of equations have full rank: there are no singular values."""
+"""Functions of ``numpy.linalg`` of Arrays. Systems of equations must have full rank: there are no singular values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def multi_dot(arrays: Any) -> Any:
 
 
 def matrix_power(a: Any, n: int) -> Any:
-    """By squaring; a negative power is one of the inverse."""
+    """By repeated squaring; a negative power is a power of the inverse."""
     n = operator.index(n)
     if n < 0:
         return matrix_power(_core.array_linalg("inv", a)[0], -n)
@@ -47,9 +47,9 @@ def matrix_power(a: Any, n: int) -> Any:
 
 
 def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, int, None]:
-    """The solution, the sums of squares that remain, the rank, which must be full, and None for the singular values."""
+    """The solution, the residual sums of squares, the rank, which must be full, and None for the singular values."""
     if rcond not in (None, -1):
-        raise TypeError("it takes no rcond=: matrices have full rank")
+        raise TypeError("it takes no rcond=, because matrices must have full rank")
     a, b = (array(x) for x in (a, b))
     m, n = a.shape
     x = _core.array_linalg("lstsq", a, b)[0]
@@ -59,9 +59,9 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, int, None]:
 
 
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
-    """Of a matrix of full rank, or of several."""
+    """The pseudo-inverse of one or several matrices of full rank."""
     if rcond is not None or rtol is not None or hermitian:
-        raise TypeError("it takes matrices of full rank, and no rcond=, rtol= or hermitian=")
+        raise TypeError("it takes only matrices of full rank, and no rcond=, rtol= or hermitian=")
     *batch, m, _ = a.shape
     return _core.array_linalg("lstsq", a, numpy.broadcast_to(numpy.eye(m), (*batch, m, m)))[0]
 

@@ -1,4 +1,4 @@
-"""Functions of NumPy that ``burtorch`` does not name: choices, elements, products, comparisons, questions."""
+"""Functions of NumPy without a burtorch name: selection, elementwise functions, products, comparisons, predicates."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 @public
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None or y is None:
-        raise TypeError("it takes a condition and two choices: without them its shape depends on numbers")
+        raise TypeError("it needs a condition and two choices: without them the shape depends on the data")
     return _core.array_where(condition, x, y)
 
 
 @public
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
     if len(condlist) != len(choicelist):
-        raise ValueError("as many choices as conditions are needed")
+        raise ValueError("the numbers of conditions and choices must be equal")
     for condition in condlist:
         if numpy.dtype(array(condition).dtype) != bool:
-            raise TypeError("its conditions are masks, as those of comparisons")
+            raise TypeError("its conditions must be masks, such as results of comparisons")
     chosen = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist)):
         chosen = where(condition, choice, chosen)
@@ -40,11 +40,11 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 @public
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
-    """Each function is called with all of ``x``, so it must be one of elements."""
+    """Each function is called with all of ``x``, so it must be elementwise."""
     is_one = not isinstance(condlist, (list, tuple)) or not isinstance(condlist[0], (list, tuple, Array, numpy.ndarray))
     masks = [array(mask).astype(bool) for mask in ([condlist] if is_one and x.ndim else condlist)]
     if len(funclist) not in (len(masks), len(masks) + 1):
-        raise ValueError(f"{len(masks)} conditions go with as many functions, or one more, found {len(funclist)}")
+        raise ValueError(f"{len(masks)} conditions need as many functions, or one more, found {len(funclist)}")
     made = [f(x, *args, **kw) if callable(f) else f for f in funclist]
     chosen = made.pop() if len(made) > len(masks) else 0
     for mask, of_mask in zip(masks, made):
@@ -80,7 +80,7 @@ def fix(x: Any) -> Any:
 
 @public
 def angle(z: Any, deg: bool = False) -> Any:
-    """0 for positive numbers, half a turn for negative ones and -0.0; its derivative is 0."""
+    """0 for positive numbers, pi or 180 degrees for negative ones and -0.0; its derivative is 0."""
     half = 180.0 if deg else numpy.pi
     return where(_core.array_isnan(z), numpy.nan, where(signbit(z), half, 0.0))
 

@@ -1,4 +1,4 @@
-"""Reductions of NumPy that ``burtorch`` does not name: statistics, and those that leave NaN out."""
+"""Reductions of NumPy without a burtorch name: statistics, and reductions that ignore NaN."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> An
 
 
 def is_number(a: Any) -> Any:
-    """Where the elements are no NaN; True for integers."""
+    """Whether each element is not NaN; True for integers."""
     return True if is_integer(array(a)) else ~_core.array_isnan(a)
 
 
 def without_nan(a: Any, number: float) -> Any:
-    """``number`` in the place of NaN."""
+    """The array with NaN replaced by ``number``."""
     return a if is_integer(array(a)) else _core.array_where(_core.array_isnan(a), number, a)
 
 
 def leaving_nan_out(name: str, method: str, number: float) -> Callable[..., Any]:
-    """A reduction with a number that does not change it in the place of NaN."""
+    """A reduction with NaN replaced by its neutral element."""
 
     def made(a: Any, axis: Any = None, *rest: Any, **keywords: Any) -> Any:
         return reduced(method, without_nan(a, number), axis, *rest, **keywords)
@@ -64,7 +64,7 @@ nancumprod = leaving_nan_out("nancumprod", "cumprod", 1.0)
 
 
 def extreme(name: str, method: str, number: float) -> Callable[..., Any]:
-    """The largest or smallest number; NaN of NaN alone."""
+    """The largest or smallest number; NaN if all are NaN."""
 
     def made(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, **keywords: Any) -> Any:
         found = reduced(method, without_nan(a, number), axis, out, keepdims, **keywords)

@@ -1,4 +1,4 @@
-"""Functions of NumPy of sequences of samples: differences, interpolation, convolutions, polynomials."""
+"""Functions of NumPy for sequences of samples: differences, interpolation, convolutions, polynomials."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: float = 2 * n
 
 
 def cumulative(name: str, method: str, start: int) -> Callable[..., Any]:
-    """A running total, before which ``include_initial`` sets the one of no numbers."""
+    """A cumulative reduction; ``include_initial`` prepends its neutral element."""
 
     def made(x: Any, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False) -> Any:
         x = array(x)
@@ -80,11 +80,11 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     axes = tuple(range(f.ndim)) if axis is None else axes_of(axis, f.ndim)
     steps = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
     if len(steps) != len(axes):
-        raise TypeError("it takes one distance of samples, or one for each axis")
+        raise TypeError("it takes one sample distance, or one for each axis")
     if builtins.any(array(step).ndim for step in steps):
-        raise TypeError("it takes numbers as distances of samples, no places")
+        raise TypeError("it takes sample distances, not coordinates")
     if edge_order not in (1, 2):
-        raise ValueError("edge_order is 1 or 2")
+        raise ValueError("edge_order must be 1 or 2")
     found = tuple(gradient_along(f, step, along, edge_order) for step, along in zip(steps, axes))
     return found[0] if len(found) == 1 else found
 
@@ -106,9 +106,9 @@ def gradient_along(f: Any, step: Any, axis: int, edge_order: int) -> Any:
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     a, v = (x.reshape(1) if x.ndim == 0 else x for x in (array(a), array(v)))
     if a.ndim != 1 or v.ndim != 1 or 0 in (a.size, v.size):
-        raise ValueError("it takes arrays of one dimension that are not empty")
+        raise ValueError("it takes non-empty arrays of one dimension")
     if mode not in ("full", "same", "valid"):
-        raise ValueError(f"mode is 'valid', 'same' or 'full', found {mode!r}")
+        raise ValueError(f"mode must be 'valid', 'same' or 'full', found {mode!r}")
     if v.size > a.size:
         return _arrays.flip(correlate(v, a, mode))
     n, m = a.size, v.size
@@ -148,9 +148,9 @@ def polyval(p: Any, x: Any) -> Any:
 
 @public
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
-    """How many of the sorted elements of ``a`` stand before each of ``v``: by halving, no gradient goes through it."""
+    """The number of sorted elements of ``a`` before each element of ``v``, by bisection, without a gradient."""
     if side not in ("left", "right"):
-        raise ValueError(f"side is 'left' or 'right', found {side!r}")
+        raise ValueError(f"side must be 'left' or 'right', found {side!r}")
     a = array(a) if sorter is None else take(a, sorter)
     n, v = a.shape[0], _core.array_of(v, a)
     found, step = (v != v).astype(int) * 0, 1 << a.shape[0].bit_length()
@@ -170,22 +170,22 @@ def is_before(x: Any, y: Any) -> Any:
 @public
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     if is_array(bins):
-        raise TypeError("its bins are known numbers: whether they rise or fall decides what it does")
+        raise TypeError("its bins must be known numbers, because the result depends on whether they increase or decrease")
     bins = numpy.asarray(bins)
     side = "left" if right else "right"
     if (bins[1:] >= bins[:-1]).all():
         return searchsorted(bins, x, side)
     if not (bins[1:] <= bins[:-1]).all():
-        raise ValueError("bins rise or fall throughout")
+        raise ValueError("bins must be monotonic")
     return len(bins) - searchsorted(bins[::-1], x, side)
 
 
 @public
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Any:
-    """At a place of ``xp`` the derivative by ``x`` is the slope after it, at the last one the slope before it."""
+    """At a point of ``xp`` the derivative by ``x`` is the slope after it; at the last point the slope before it."""
     x, xp, fp = array(x), array(xp), array(fp)
     if xp.ndim != 1 or xp.shape != fp.shape or xp.size == 0:
-        raise ValueError("xp and fp are of one dimension, of equal length, and not empty")
+        raise ValueError("xp and fp must have one dimension and equal length, and not be empty")
     if period is not None:
         left, right, period = None, None, abs(period)
         order = _arrays.argsort(xp % period)

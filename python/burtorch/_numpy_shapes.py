@@ -1,4 +1,4 @@
-"""Functions of NumPy that join, part and arrange Arrays, and that ``burtorch`` does not name."""
+"""Functions of NumPy without a burtorch name that join, split and rearrange Arrays."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def meshgrid(*xi: Any, indexing: str = "xy") -> Any:
 
 @public
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
-    """``obj`` is known: an integer, several, a slice or a mask."""
+    """``obj`` must be known: an integer, several, a slice or a mask."""
     if axis is None:
         return insert(array(arr).ravel(), obj, values, 0)
     arr, values = array(arr), array(values)
@@ -159,7 +159,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 
 @public
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
-    """``obj`` is known: an integer, several, a slice or a mask."""
+    """``obj`` must be known: an integer, several, a slice or a mask."""
     if axis is None:
         return delete(array(arr).ravel(), obj, 0)
     axis = axes_of(axis, arr.ndim)[0]
@@ -201,7 +201,7 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
     rows = _arrays.moveaxis(arr, axis, -1)
     others = rows.shape[:-1]
     if 0 in others:
-        raise ValueError("the other axes are empty, so no row says what the function returns")
+        raise ValueError("the other axes are empty, so there is no row to call the function with")
     rows = rows.reshape(math.prod(others), arr.shape[axis])
     found = _core.vmap(lambda row: func1d(row, *args, **kwargs))(rows)
     n_new = found.ndim - 1

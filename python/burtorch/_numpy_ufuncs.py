@@ -1,4 +1,4 @@
-"""NumPy's ufuncs on Arrays: which are rows of the op table, and which are made of other operations."""
+"""NumPy's ufuncs of Arrays: rows of the op table, and compositions of other operations."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logaddexp": "logsumexp",
     "logical_and": "all", "logical_or": "any",
 }  # fmt: skip
-"""What ``reduce`` of a ufunc is."""
+"""The reduction of each ufunc's ``reduce``."""
 
 RUNNING = {"add": "cumsum", "multiply": "cumprod"}
-"""What ``accumulate`` of a ufunc is."""
+"""The cumulative reduction of each ufunc's ``accumulate``."""
 
 
 def mask(x: Any) -> Any:
@@ -39,12 +39,12 @@ def mask(x: Any) -> Any:
 
 
 def is_integer(x: Any) -> bool:
-    """Whether this has integers or masks."""
+    """Whether the elements are integers or masks."""
     return numpy.dtype(x.dtype).kind in "biu" if hasattr(x, "dtype") else isinstance(x, int)
 
 
 def whole(name: str) -> Callable[[Any], Any]:
-    """A rounding, which leaves integers as they are."""
+    """A rounding function, which does not change integers."""
     return lambda x: x if is_integer(x) else _core.array_row(name, x)
 
 
@@ -53,12 +53,12 @@ def trunc(x: Any) -> Any:
 
 
 def signbit(x: Any) -> Any:
-    """Whether a number is negative or -0.0; of NaN it is False."""
+    """Whether a number is negative or -0.0; False for NaN."""
     return (x < 0) if is_integer(x) else (x < 0) | ((x == 0) & (1.0 / x < 0))
 
 
 def of_numbers(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """``choose`` of two operands, or the one that is a number where the other is NaN."""
+    """``choose`` of two operands, or, if one is NaN, the other."""
 
     def chosen(x: Any, y: Any) -> Any:
         x, y = (_core.array_of(one, other) for one, other in ((x, y), (y, x)))
@@ -85,16 +85,16 @@ def logaddexp2(x: Any, y: Any) -> Any:
 
 
 def heaviside(x: Any, at_0: Any) -> Any:
-    """0 below 0, 1 above, ``at_0`` at 0; its gradient goes to ``at_0`` alone."""
+    """0 below 0, 1 above, ``at_0`` at 0; its gradient goes only to ``at_0``."""
     x, at_0 = (_core.array_of(one, other) for one, other in ((x, at_0), (at_0, x)))
     step = _core.array_where(x > 0, 1.0, _core.array_where(x < 0, 0.0, math.nan))
     return _core.array_where(x == 0, at_0, step)
 
 
 def ldexp(x: Any, exponent: Any) -> Any:
-    """``x * 2**exponent``, in two steps: one power might overflow."""
+    """``x * 2**exponent``, in two steps because one power might overflow."""
     if not is_integer(exponent):
-        raise TypeError("numpy.ldexp takes integers as exponents")
+        raise TypeError("numpy.ldexp takes integer exponents")
     half = exponent // 2
     return x * power_of_2(half) * power_of_2(exponent - half)
 
@@ -104,7 +104,7 @@ def power_of_2(n: Any) -> Any:
 
 
 def modf(x: Any) -> tuple[Any, Any]:
-    """The fraction and the whole part, both with the sign of ``x``."""
+    """The fractional and integral parts, both with the sign of ``x``."""
     whole = trunc(x * 1.0)
     return _core.array_where(abs(x) == math.inf, 0.0, x - whole), whole
 

@@ -1,4 +1,4 @@
-"""NumPy's functions of a single Value: what ``Value.__array_function__`` answers."""
+"""NumPy's functions of a single Value: the results of ``Value.__array_function__``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 ITSELF = {"sum", "prod", "mean", "average", "median", "max", "min", "amax", "amin", "nansum", "nanmean", "squeeze"}
-"""Functions that give a number itself."""
+"""Functions that return their operand."""
 
 SPREADS = {"var", "std", "ptp"}
-"""Functions that are 0 of a number."""
+"""Functions that are 0 for a single number."""
 
 
 def rounded(a: Value, decimals: int = 0, out: None = None) -> Value:
@@ -21,7 +21,7 @@ def rounded(a: Value, decimals: int = 0, out: None = None) -> Value:
 
 
 def function_of_values(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """What ``Value.__array_function__`` answers; other functions do what they do of objects."""
+    """The result of ``Value.__array_function__``; other functions treat a Value as an object."""
     name = called.__name__
     if name in ("round", "around") and isinstance(operands[0], Value):
         return rounded(*operands, **keywords)
@@ -36,5 +36,5 @@ def function_of_values(called: Any, _types: Any, operands: tuple[Any, ...], keyw
         return called._implementation(*operands, **keywords)
     except Exception as error:
         full = f"{called.__module__}.{name}"
-        # A body that is traced is traced with Arrays then.
-        raise TypeError(f"{full} does not take Values in this way: {error}; use an array") from error
+        # The body of a traced function is then traced with Arrays.
+        raise TypeError(f"{full} does not take Values with these arguments: {error}; use an array") from error

@@ -1,4 +1,4 @@
-"""Building one graph by several threads: ``bt.parallel``."""
+"""Building one graph with several threads: ``bt.parallel``."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def parallel(
     graph: Graph | None = None,
     threads: int | None = None,
 ) -> list[Result]:
-    """Call ``fn`` with each item in a pool of threads, each in a branch of the graph, and join these in item order.
+    """Call ``fn`` with each item in a pool of threads, each in a branch of the graph, and join the branches in item order.
 
-    The result has the same bits for any number of threads, and is that of ``[fn(item) for item in items]``.
-    Models and block ops release the interpreter's lock while they build, so they scale with cores; scalar operators
+    The result has the bits of ``[fn(item) for item in items]`` for any number of threads.
+    Models and block ops release the GIL while they build, so they scale with cores; scalar operators
     hold it, so they do not.
 
     Args:
-        fn: builds on the current graph, which is a branch, and may read what is on the graph already. It must not read
-            what other calls of it build.
-        items: what to call it with.
-        graph: where to build; the current graph by default. It only reads until all calls have returned.
-        threads: how many calls at a time; by default as many as there are cores.
+        fn: builds on the current graph, which is a branch, and may read existing nodes of the graph. It must not read
+            nodes that its other calls build.
+        items: the arguments of the calls.
+        graph: the graph to build on; by default the current one. It is read-only until all calls have returned.
+        threads: the number of concurrent calls; by default the number of cores.
 
     Returns:
         The results of the calls, in the order of the items. Values and Vectors belong to the graph.
 
     Raises:
-        TypeError: ``graph`` is no graph.
+        TypeError: ``graph`` is not a Graph.
         ValueError: ``threads`` is below 1.
         BusyError: the graph has open branches already.
         Exception: that of the first failed call, by item order; nothing is appended then.
@@ -71,7 +71,7 @@ def parallel(
         results: list[Result] = call_in_branches(fn, branches, items, min(threads, len(items)))
         graph.join(threads)
     except BaseException as error:
-        # Ctrl-C may come right after branches() has returned and before anything knows of it.
+        # Ctrl-C may arrive right after branches() has returned, before its result is stored.
         if branches or isinstance(error, KeyboardInterrupt):
             _drop(graph)
             graph.rewind(before)
@@ -80,7 +80,7 @@ def parallel(
 
 
 def _drop(graph: Graph) -> None:
-    """Wait until other threads have left the branches, if any are in them, and drop these."""
+    """Wait until other threads have left the branches, and drop the branches."""
     from time import sleep
 
     while True:
@@ -95,7 +95,7 @@ def _drop(graph: Graph) -> None:
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:

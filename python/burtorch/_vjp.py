@@ -1,4 +1,4 @@
-"""``bt.vjp``: what a function's result pulls back to its arguments."""
+"""``bt.vjp``: products of weights with the Jacobian of a function."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """Result and gradient of its weighted sum.
+    """The result of a function, and the gradient of its weighted sum.
 
     Args:
         f: the function.
-        primals: its arguments, for a call at once; without them the result is a function.
+        primals: its arguments, for an immediate call; without them the result is a function.
         has_aux: ``f`` returns (result, auxiliary data).
 
     Returns:
@@ -41,6 +41,6 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         gradient = weighted(*primals, weights)[1]
         return gradient if len(primals) > 1 else (gradient,)
 
-    # As all transforms, with Arrays; what it keeps does not matter, as nothing is pulled back here.
+    # Like all transforms, with Arrays; no gradient is computed here.
     result = checkpoint(f)(*primals)
     return (result[0], pull, result[1]) if has_aux else (result, pull)

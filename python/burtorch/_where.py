@@ -1,4 +1,4 @@
-"""Choosing between operands, by a condition or by bounds, and what no derivative goes through."""
+"""Selection by a condition or by bounds, and constants of derivatives."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def where(cond: Any, a: Any, b: Any) -> Any:
 
     Args:
         cond: a bool, number or Value; or a sequence, array or Vector of them, for one choice per element.
-        a: a Value or a number, which stands for every element; or a Vector, sequence or array; or an Array.
+        a: a Value or a number, which is broadcast; or a Vector, sequence or array; or an Array.
         b: likewise.
 
     Returns:
-        A Value where none of the three has a length, else a Vector of that length, as NumPy broadcasts. Nothing is
-        copied; a number becomes a constant. Of plain numbers and arrays: a number or an array.
+        A Value if none of the three has a length, else a Vector of that length, broadcast as in NumPy. Nothing is
+        copied; a number becomes a constant. For plain numbers and arrays, a number or an array.
 
     Raises:
         ValueError: two of ``cond``, ``a`` and ``b`` have different lengths.
@@ -82,16 +82,16 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
     """min(max(x, low), high); dx = 1 between the bounds, 1/2 at a bound, else 0.
 
     Args:
-        x: a Value or a Vector; or a number or an array, which gives one.
+        x: a Value or a Vector; or a number or an array, with a result of the same kind.
         low: a number or a Value, or None for no bound.
-        high: likewise, not below ``low``. At least one is given.
+        high: likewise, not below ``low``. At least one bound is required.
 
     Returns:
         A Value or a Vector, like ``x``. NaN stays NaN. A bound that is a Value receives the gradient that ``x`` does
-        not.
+        not receive.
 
     Raises:
-        TypeError: ``x`` is none of these, or there is no bound.
+        TypeError: ``x`` has another type, or there is no bound.
         ValueError: ``low`` is above ``high``, or a bound is NaN.
 
     Two ops per element, one per bound.
@@ -108,7 +108,7 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
     if not bounds:
         raise TypeError("clamp() needs a bound: clamp(x, low, high), clamp(x, low=0.0) or clamp(x, high=1.0)")
     if any(not isinstance(bound, (Value, Array)) and bound != bound for bound in bounds):
-        raise ValueError("a bound of clamp() is NaN")
+        raise ValueError("the bounds of clamp() must not be NaN")
     if len(bounds) == 2 and not any(isinstance(bound, (Value, Array)) for bound in bounds) and low > high:
         raise ValueError(f"clamp() expects low <= high, found {low} and {high}")
     if low is not None:
@@ -117,7 +117,7 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
 
 
 def _has_graph(x: Any) -> bool:
-    """Whether this is on a graph, or a sequence with something that is."""
+    """Whether ``x`` is on a graph, or a sequence with such an element."""
     if isinstance(x, (list, tuple)):
         return any(map(_has_graph, x))
     return isinstance(x, (Value, Vector, Tensor, parameter)) or getattr(getattr(x, "dtype", None), "kind", "") == "O"
@@ -142,12 +142,12 @@ def _of_numbers(cond: Any, a: Any, b: Any) -> Any:
 
 
 def _is_scalar(x: Any) -> bool:
-    """Whether this has no length: a Value, a number, an array without dimensions."""
+    """Whether ``x`` has no length: a Value, a number or a 0-d array."""
     return isinstance(x, Value) or not hasattr(x, "__len__") or getattr(x, "shape", None) == ()
 
 
 def _elements(x: Any, n: int) -> list[Any]:
-    """The ``n`` elements of a sequence, or ``n`` times one scalar."""
+    """The ``n`` elements of a sequence, or one scalar ``n`` times."""
     if _is_scalar(x):
         return [x] * n
     if len(x) != n:
@@ -157,8 +157,8 @@ def _elements(x: Any, n: int) -> list[Any]:
 
 def _join(chosen: list[Any], candidates: tuple[Any, ...]) -> Vector:
     """A Vector of the chosen Values, on the graph of the first candidate that has one."""
-    # Outside of traced functions a parameter is a number.
+    # Outside traced functions a parameter is a number.
     kinds = (Value, Vector), (parameter, Tensor)
     anchor = next(x for kind in kinds for x in candidates if isinstance(x, kind))
-    # The empty part tells the graph where only numbers are chosen.
+    # If only numbers are chosen, the empty part determines the graph.
     return concat([*chosen, concat(anchor)[:0]])
