@@ -1,7 +1,7 @@
-"""Compressors: what a client sends in place of a gradient.
+"""Compressors of vectors, such as the gradients that clients send.
 
-``c.compress(x, draw)`` gives a :class:`Message`; ``message.decompress()`` the vector it stands for. An unbiased
-compressor has ``omega(d)``, a contractive one ``alpha(d)``. All that is random is a function of a :class:`Draw`.
+``c.compress(x, draw)`` returns a :class:`Message`; ``message.decompress()`` returns the vector that it encodes. An unbiased
+compressor has ``omega(d)``, a contractive one ``alpha(d)``. All randomness is a function of a :class:`Draw`.
 
     >>> import burtorch as bt
     >>> c = bt.compress.RandSeqK(2)

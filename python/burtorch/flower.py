@@ -1,7 +1,7 @@
-"""Methods of clients on Flower (``pip install "burtorch[flower]"``), whose flwr is imported when used.
+"""Methods with clients on Flower (``pip install "burtorch[flower]"``); flwr is imported when used.
 
-A ServerApp takes the steps; each ClientApp has one client, whose state stays with it in Flower's context. Replies are
-sorted by the clients' numbers and summed by the fixed tree, so the iterates are those of the same method in one
+A ServerApp takes the steps; each ClientApp has one client, whose state stays in Flower's context. Replies are
+sorted by client number and summed by the fixed tree, so the iterates are those of the same method in one
 process, bit for bit.
 
     def make(engine):  # called in every process, with the same problem
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
     Told = tuple[Numbers, list[int]]
-    """What clients sent in an exchange, summed, and who was missing."""
+    """The sum of the clients' messages in an exchange, and the missing clients."""
 
 __all__ = ["client_app", "server_app"]
 
 UNREACHED = (3, 4, 5)
-"""Codes of Flower's errors for a message, a reply or a node that is not there."""
+"""Codes of Flower's errors for a missing message, reply or node."""
 
 
 class _PauseError(Exception):
-    """A client has computed what it sends, and knows no more until the next round."""
+    """A client has computed its message and must wait for the next round."""
 
 
 class _MissingError(Exception):
-    """Clients of a cohort have not answered, and the step can be taken without them."""
+    """Clients of a cohort have not answered, but the step can be taken without them."""
 
     def __init__(self, missing: list[int]) -> None:
         self.missing = missing
@@ -71,14 +71,14 @@ class _ClientEngine:
 class _ServerEngine:
     """The server, which has no client: an exchange asks all of them.
 
-    Where clients may be missing, the next message to one of them tells all exchanges since its last answer.
+    If clients may be missing, the next message to a client contains all exchanges since its last answer.
     """
 
     def __init__(self, grid: Any, n_clients: int, timeout: float) -> None:
         self.grid, self.n_clients, self.timeout = grid, n_clients, timeout
         self.may_miss = False
         self.exchanges = 0
-        # The sums and the missing clients of exchanges that some node may not know; those before `first` all know.
+        # The sums and missing clients of exchanges that some node may not know; all nodes know those before `first`.
         self.told: list[Told] = []
         self.first = 0
         self.missing: list[int] = []
@@ -88,7 +88,7 @@ class _ServerEngine:
 
     def here(self, n_clients: int) -> tuple[int, int]:
         if n_clients != self.n_clients:
-            raise ValueError(f"a method of {n_clients} clients, expected {self.n_clients}")
+            raise ValueError(f"the method has {n_clients} clients, expected {self.n_clients}")
         return 0, 0
 
     def rows(self, own: Numbers) -> Numbers:
@@ -115,7 +115,7 @@ class _ServerEngine:
         return np.asarray(total)
 
     def _ask(self) -> None:
-        """The answers of the clients to the next exchange."""
+        """Asks the clients for the next exchange and returns their answers."""
         flwr, k = _flwr(), self.exchanges
         messages = [
             flwr.Message(
@@ -157,7 +157,7 @@ def _flwr() -> Any:
 
 
 def _packed(told: list[Told], **facts: int) -> Any:
-    """A record of Flower: the numbers of exchanges, their checksum, who was missing in each, and facts."""
+    """A Flower record: the numbers of exchanges, their checksum, the missing clients of each, and facts."""
     flwr, numbers = _flwr(), [numbers for numbers, _ in told]
     missing = ";".join(",".join(map(str, gone)) for _, gone in told)
     facts_of = flwr.ConfigRecord({**facts, "missing": missing, "checksum": _checksum(numbers, missing)})
@@ -170,9 +170,9 @@ def _unpacked(content: Any) -> tuple[list[Told], Any]:
     facts, given = content["facts"], content["numbers"].to_numpy_ndarrays()
     numbers, missing = [np.ascontiguousarray(part) for part in given], facts["missing"].split(";")
     if any(part.dtype != np.float64 or part.ndim != 1 for part in numbers) or len(missing) != max(1, len(numbers)):
-        raise ValueError("a message has other arrays than it was sent with")
+        raise ValueError("the arrays of a message do not match its header")
     if _checksum(numbers, facts["missing"]) != facts["checksum"]:
-        raise ValueError("a message has another checksum than it was sent with")
+        raise ValueError("the checksum of a message does not match its header")
     return [(part, [int(k) for k in gone.split(",") if k]) for part, gone in zip(numbers, missing)], facts
 
 
@@ -184,14 +184,14 @@ def _checksum(numbers: list[Numbers], missing: str) -> int:
 
 
 def _joined(payloads: list[Numbers]) -> Numbers:
-    """What the clients sent as if one process had sent it: the sum by the fixed tree, a client in it, the longest time.
+    """The clients' messages combined as in one process: the sum by the fixed tree, a client in it, the longest time.
 
     A payload is the number of sums, a time, and for each sum a client and the numbers.
     """
     import numpy as np
 
     longest = max(float(payload[1]) for payload in payloads)
-    stack: list[tuple[int, int, Numbers]] = []  # a client, the level at which it meets the one before, its sum
+    stack: list[tuple[int, int, Numbers]] = []  # a client, the level at which it joins the previous one, its sum
 
     def join(level: int) -> None:
         while len(stack) >= 2 and stack[-1][1] < level:
@@ -215,10 +215,10 @@ def client_app(make: Callable[[Any], Method]) -> Any:
     """A ClientApp of Flower.
 
     Args:
-        make: is given an engine, which it passes to a method of clients: the same as for `server_app`. It is called in
-            each round, so it should keep what takes long, such as the problem, and give the step as a number.
+        make: receives an engine and passes it to a method with clients: the same function as for `server_app`. It is
+            called in each round, so it should cache slow parts, such as the problem, and give the step as a number.
 
-    A client computes each gradient twice: before it knows what the others sent, and again when it does. Its number is
+    A client computes each gradient twice: before and after it receives the messages of the others. Its number is
     Flower's partition-id.
     """
     flwr: Any = importlib.import_module("flwr.clientapp") if _flwr() else None
@@ -249,11 +249,11 @@ def _went_on(
     exchange: int,
     context: Any,
 ) -> Method:
-    """The method after the exchanges that are told, of which `exchange` is the next."""
+    """The method after the given exchanges; `exchange` is the next one."""
     import numpy as np
 
     if "state" in context.state:
-        # The exchange of the start, if there is one, is over; what is told may be known in part.
+        # The first exchange, if any, is over; some of the given exchanges may be known already.
         engine.totals = [np.zeros(2)]
         method = make(engine)
         facts, arrays = context.state["facts"], context.state["state"].to_numpy_ndarrays()
@@ -263,7 +263,7 @@ def _went_on(
         engine.totals = [total for total, _ in told]
     else:
         if len(told) != exchange:
-            raise ValueError(f"client {engine.number} has lost its state, which Flower's context held")
+            raise ValueError(f"client {engine.number} has lost its state in Flower's context")
         engine.totals = [total for total, _ in told]
         method = make(engine)
     while engine.totals:
@@ -273,7 +273,7 @@ def _went_on(
 
 
 def _save(method: Method, exchange: int, context: Any) -> None:
-    """Keeps the state of a client in Flower's context, and which exchange it is before."""
+    """Stores the state of a client in Flower's context, with the number of its next exchange."""
     flwr, arrays = _flwr(), method._runner.state()
     names = ("calls", "up", "down", "bytes", "rounds", "time")
     facts = {
@@ -295,20 +295,20 @@ def server_app(
     record_every: int | None = None,
     timeout: float = 600.0,
 ) -> Any:
-    """A ServerApp of Flower that takes so many steps.
+    """A ServerApp of Flower that takes `rounds` steps.
 
     Args:
-        make: is given an engine, which it passes to a method of clients: the same as for `client_app`.
-        n_clients: as many nodes as there must be, each of which has one client.
-        rounds: steps.
-        done: is called with the method and its records at the end.
-        record_every: steps between records; only the first and last unless told otherwise.
+        make: receives an engine and passes it to a method with clients: the same function as for `client_app`.
+        n_clients: the number of nodes, each of which has one client.
+        rounds: the number of steps.
+        done: called with the method and its records at the end.
+        record_every: steps between records; by default only the first and last.
         timeout: seconds that an exchange may take.
 
-    A round in which a client fails or does not answer raises RuntimeError; clients that a method's cohort leaves out
-    answer without numbers. A method whose cohort is not all clients goes on without those from whom no answer comes
-    within `timeout` seconds, or whose nodes are gone, as if they had not been drawn; when they are there again they are
-    told what they have missed.
+    A round in which a client fails or does not answer raises RuntimeError; clients outside a method's cohort
+    answer without numbers. A method whose cohort is not all clients continues without those that do not answer
+    within `timeout` seconds, or whose nodes are gone, as if they had not been drawn; when they return they receive
+    the updates that they have missed.
     """
     if n_clients < 1 or rounds < 0 or not timeout > 0.0:
         found = f"{n_clients} clients, {rounds} rounds, {timeout} s"
@@ -329,7 +329,7 @@ def server_app(
 
 
 def _run(method: Method, rounds: int, record_every: int | None) -> list[Record]:
-    """So many steps, each without the clients of its cohort who are missing, where the method can do without them."""
+    """Takes `rounds` steps, each without the missing clients of its cohort if the method supports that."""
     records = [method.record()]
     for k in range(1, rounds + 1):
         start = time.perf_counter()

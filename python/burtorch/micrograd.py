@@ -4,7 +4,7 @@ Code written for micrograd needs only its imports changed::
 
     from burtorch.micrograd import MLP, Layer, Neuron, Value
 
-Weights are drawn from ``random`` as micrograd draws them: after ``random.seed(n)`` a model starts from the same ones.
+Weights are drawn from ``random`` as in micrograd: after ``random.seed(n)`` a model has the same initial weights.
 
     >>> import random
     >>> from burtorch.micrograd import MLP
@@ -44,7 +44,7 @@ class Module:
     """
 
     def zero_grad(self) -> None:
-        """Set the gradient of every parameter to 0. Linear in their number."""
+        """Set the gradient of every parameter to 0. Cost: linear in their number."""
         for p in self.parameters():
             p.grad = 0
 
@@ -54,7 +54,7 @@ class Module:
 
 
 class Neuron(Module):
-    """A weighted sum of inputs, and relu unless it is linear.
+    """A weighted sum of inputs, followed by relu unless it is linear.
 
     Args:
         nin: number of inputs.
@@ -96,7 +96,7 @@ class Layer(Module):
         nout: number of neurons.
         nonlin: whether relu is applied.
 
-    Calling it gives a list of Values, or the only one.
+    A call returns a list of Values, or a single Value.
 
     Example:
         >>> from burtorch.micrograd import Layer
@@ -112,7 +112,7 @@ class Layer(Module):
         return out[0] if len(out) == 1 else out
 
     def parameters(self) -> list[Value]:
-        """Those of each neuron in turn."""
+        """The parameters of each neuron in turn."""
         return [p for n in self.neurons for p in n.parameters()]
 
     def __repr__(self) -> str:
@@ -120,7 +120,7 @@ class Layer(Module):
 
 
 class MLP(Module):
-    """Layers one after another: relu in all but the last, which is linear.
+    """A sequence of layers with relu in all but the last, which is linear.
 
     Args:
         nin: number of inputs.
@@ -143,7 +143,7 @@ class MLP(Module):
         return out  # type: ignore[return-value] # there is at least one layer
 
     def parameters(self) -> list[Value]:
-        """Those of each layer in turn."""
+        """The parameters of each layer in turn."""
         return [p for layer in self.layers for p in layer.parameters()]
 
     def __repr__(self) -> str:

@@ -1,14 +1,14 @@
-"""Clients divided among the processes of MPI, by mpi4py (``pip install "burtorch[mpi]"``), which is imported when used.
+"""Clients divided among MPI processes with mpi4py (``pip install "burtorch[mpi]"``), which is imported when used.
 
-Every process takes the same steps; what its clients send is summed by the fixed tree over all clients, and only the
-sums of complete subtrees are exchanged. So the iterates have the same bits for any number of processes, and as without
-MPI. Messages are NumPy buffers with a length and a checksum; nothing is pickled. `predict` is a model of what more
-processes would gain.
+Every process takes the same steps; its clients' messages are summed by the fixed tree over all clients, and only the
+sums of complete subtrees are exchanged. The iterates therefore have the same bits for any number of processes, and
+without MPI. Messages are NumPy buffers with a length and a checksum; nothing is pickled. `predict` models the gain of
+more processes.
 
     mpiexec -n 4 python -m mpi4py script.py
     mpiexec -n 4 burtorch optimise --engine mpi --data a9a --method ef21 --compressor topk:0.05
 
-docs/many-machines.md says which engine to use when.
+docs/many-machines.md explains how to choose an engine.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "Predicted", "predict"]
 
 SPINS = 200
-"""Questions whether an exchange is done before other processes are let run in between."""
+"""Polls of an exchange before the CPU is yielded to other processes."""
 
 
 class Engine:
     """The processes of a communicator.
 
     Args:
-        comm: of mpi4py; all processes that mpiexec started unless told otherwise.
-        timeout: seconds that an exchange may take, or other processes may be late for it.
-        deterministic: False adds by MPI_SUM in place of the fixed tree: fewer bytes where ranks are many, and iterates
-            that depend on their number within rounding, which a method may enlarge.
+        comm: a communicator of mpi4py; by default all processes started by mpiexec.
+        timeout: the most seconds for an exchange, including waiting for other processes.
+        deterministic: False adds with MPI_SUM instead of the fixed tree: fewer bytes with many ranks, but iterates
+            depend on their number within rounding, which a method may enlarge.
 
-    Sums that are mostly 0, such as those of compressed messages, are sent as places and numbers. `sent_bytes` counts
-    what this process gave to exchanges.
+    Sums that are mostly 0, such as those of compressed messages, are sent as positions and numbers. `sent_bytes` counts
+    the bytes that this process contributed to exchanges.
 
-    Pass it as `engine=` to a method of clients, or pass "mpi". Clients are divided in order, as evenly as possible.
-    Processes must be given the same problem and arguments. An exchange raises TimeoutError where others are late,
-    RuntimeError where one has failed, and ValueError for a message of the wrong length, place or checksum; start
+    Pass it as `engine=` to a method with clients, or pass "mpi". Clients are divided in order, as evenly as possible.
+    Processes must receive the same problem and arguments. An exchange raises TimeoutError if others are late,
+    RuntimeError if one has failed, and ValueError for a message of the wrong length, place or checksum; start
     scripts with ``python -m mpi4py``, which then ends all processes.
 
     Raises ImportError without mpi4py.
@@ -79,34 +79,34 @@ class Engine:
         return self.rank * n_clients // self.size, (self.rank + 1) * n_clients // self.size
 
     def gather(self, own: Numbers) -> Numbers:
-        """What all processes give, one after the other, in the order of their clients. One that gives nothing has
-        failed, which is an error in all of them."""
+        """The concatenated contributions of all processes, in the order of their clients. An empty contribution means
+        that the process has failed, which is an error in all of them."""
         return self._gather(own, failure=0) if self.deterministic else self._sum(own)
 
     def rows(self, own: Numbers) -> Numbers:
-        """The same, where a process may have nothing to give."""
+        """The same, but contributions may be empty."""
         return self._gather(own, failure=-1)
 
     def same(self, text: str) -> None:
-        """Raises ValueError where processes give different texts."""
+        """Raises ValueError if processes pass different texts."""
         import numpy as np
 
         own = hashlib.sha256(text.encode()).digest()
         for rank, other in enumerate(self._parts(np.frombuffer(own, np.uint8))):
             if other.tobytes() != own:
-                raise ValueError(f"rank {rank} has another method, problem or other arguments than rank {self.rank}")
+                raise ValueError(f"ranks {rank} and {self.rank} have different methods, problems or arguments")
 
     def gradient(self, oracle: Oracle, x: Any, y: Any = None, *, overlap: bool = False) -> float:
-        """The loss and the gradient of a batch of which every process has a part: the means over the processes.
+        """The loss and the gradient of a batch divided among the processes: the means over the processes.
 
-        ``oracle.params.grads`` hold the gradient afterwards, in all processes with the same bits, so that an optimiser
-        may step. Each process takes the mean over its own samples, so parts should be of one size. Sums are by a fixed
-        tree over the processes, or by MPI_SUM without `deterministic`.
+        ``oracle.params.grads`` holds the gradient afterwards, with the same bits in all processes, so an optimiser
+        can step. Each process takes the mean over its own samples, so parts should have equal sizes. Sums use a fixed
+        tree over the processes, or MPI_SUM without `deterministic`.
 
         With ``overlap=True`` the gradient of a layer is sent while those of the layers below are computed, with the
-        same bits. That takes a second thread: where no core is free for it, a step takes longer.
+        same bits. This takes a second thread; without a free core for it, a step takes longer.
 
-        Raises ValueError where processes have models of other sizes or other types.
+        Raises ValueError if the models of the processes differ in size or type.
 
             engine = bt.mpi.Engine()
             for step in range(1000):
@@ -136,7 +136,7 @@ class Engine:
         return float(self._mean(np.array([loss]))[0])
 
     def _mean(self, own: NDArray[Any]) -> NDArray[Any]:
-        """The mean over the processes of numbers of which each has as many."""
+        """The mean over the processes of equally many numbers."""
         import numpy as np
 
         if self.deterministic:
@@ -153,7 +153,7 @@ class Engine:
         return mean
 
     def _parts(self, own: Bytes) -> NDArray[np.uint8]:
-        """The bytes of all processes, each of which gives as many, by rows."""
+        """The bytes of all processes, which contribute equally many, as rows."""
         import numpy as np
 
         self._exchanges += 1
@@ -167,7 +167,7 @@ class Engine:
             if place != self._exchanges:
                 raise ValueError(f"rank {rank} is at exchange {place}, rank {self.rank} at {self._exchanges}")
             if zlib.crc32(row[:-16].data) != checksum:
-                raise ValueError(f"a message of rank {rank} has another checksum than it was sent with")
+                raise ValueError(f"the checksum of a message of rank {rank} is wrong")
         return received[:, :-16]
 
     def _gather(self, own: Numbers, failure: int) -> Numbers:
@@ -194,13 +194,13 @@ class Engine:
         for rank, length in enumerate(heads[:, 1].tolist()):
             message = received[starts[rank] : starts[rank + 1]]
             if zlib.crc32(message.data) != heads[rank, 3]:
-                raise ValueError(f"a message of rank {rank} has another checksum than it was sent with")
+                raise ValueError(f"the checksum of a message of rank {rank} is wrong")
             _decode(message, found[at : at + length])
             at += length
         return found
 
     def _sum(self, own: Numbers) -> Numbers:
-        """What all processes give as one sum, in whatever order MPI takes. A payload is the number of sums, a time, and
+        """The sum of all contributions, in an order chosen by MPI. A payload is the number of sums, a time, and
         for each sum a client and the numbers."""
         import numpy as np
 
@@ -230,7 +230,7 @@ class Engine:
         return found
 
     def tell(self, text: bytes | None) -> bytes | None:
-        """What rank 0 gives, in all processes."""
+        """The text of rank 0, in all processes."""
         import numpy as np
 
         length = np.array([-1 if text is None else len(text)], np.int64)
@@ -248,7 +248,7 @@ class Engine:
         self.comm.Abort(1)
 
     def _wait(self, request: Any) -> None:
-        """Until an exchange is done."""
+        """Waits until an exchange is done."""
         end, spins = time.monotonic() + self.timeout, 0
         while not request.Test():
             spins += 1
@@ -268,11 +268,11 @@ def __dir__() -> list[str]:
 
 
 PLACE = 4
-"""Bytes of the place of a number that is sent alone."""
+"""Bytes of the position of a number that is sent alone."""
 
 
 def _encoded(own: Numbers) -> Bytes:
-    """The bytes of all numbers, or of the numbers other than +0 and their places if that takes fewer bytes."""
+    """The bytes of all numbers, or of the numbers other than +0 with their positions if these are fewer bytes."""
     import numpy as np
 
     places = np.flatnonzero(own.view(np.int64))
@@ -291,24 +291,24 @@ def _decode(message: Bytes, to: Numbers) -> None:
     n, rest = divmod(len(message), 8 + PLACE)
     places = np.frombuffer(message[8 * n :].tobytes(), np.uint32) if rest == 0 else np.array([len(to)])
     if len(message) > to.nbytes or (places >= len(to)).any():
-        raise ValueError(f"a message of {len(message)} bytes is not one of {len(to)} numbers")
+        raise ValueError(f"a message of {len(message)} bytes cannot contain {len(to)} numbers")
     to[places] = np.frombuffer(message[: 8 * n].tobytes(), np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What a model says of a round of synchronous clients with this many ranks."""
+    """The predicted round of synchronous clients for one number of ranks."""
 
     ranks: int
     """Processes."""
     compute: float
-    """Seconds of the rank with most clients."""
+    """Seconds of the rank with the most clients."""
     exchange: float
     """Seconds of the exchange that follows."""
     speedup: float
-    """The seconds of one rank by those of a round."""
+    """The seconds of a round with one rank, divided by those of this round."""
     efficiency: float
-    """The speedup by the ranks."""
+    """The speedup divided by the number of ranks."""
 
 
 def predict(
@@ -322,23 +322,23 @@ def predict(
     sent: int | None = None,
     deterministic: bool = True,
 ) -> list[Predicted]:
-    """A model of a round with so many ranks, each on a core of its own: no measurement.
+    """Predict a round for each number of ranks, each on its own core. This is a model, not a measurement.
 
     Args:
         ranks: numbers of processes.
-        clients: who are divided among them.
-        seconds: of the work of one client in a round.
+        clients: the number of clients, divided among the processes.
+        seconds: the work of one client in a round.
         numbers: d.
-        alpha: seconds of a message of no bytes, of your network.
-        beta: seconds of a byte.
-        sent: numbers in a client's message, of methods that compress; d unless told otherwise.
+        alpha: seconds of an empty message in your network.
+        beta: seconds per byte.
+        sent: numbers in a client's compressed message; by default d.
         deterministic: as for `Engine`.
 
-    A round is the work of the rank with most clients and then its exchange. With the fixed tree these are an all-gather
-    of 32 bytes, ceil(log2 P) alpha, and one by a ring, (P - 1) alpha + beta times the bytes of the others: the sums of
-    each rank's largest complete subtrees, of 8 bytes a number, or of 12 for each that is not 0 where that is less (in
-    a sum of m clients at most m times `sent`). Otherwise they are two all-reduces: 4 ceil(log2 P) alpha + 2 (P - 1)/P
-    8 d beta. Nothing overlaps.
+    A round is the work of the rank with the most clients followed by its exchange. With the fixed tree the exchange is
+    an all-gather of 32 bytes, ceil(log2 P) alpha, and a ring all-gather, (P - 1) alpha + beta times the bytes of the
+    others: the sums of each rank's largest complete subtrees, at 8 bytes per number, or 12 per non-zero number if that
+    is less (in a sum of m clients at most m times `sent`). Otherwise it is two all-reduces: 4 ceil(log2 P) alpha +
+    2 (P - 1)/P 8 d beta. Work and exchange do not overlap.
 
     Raises ValueError for numbers below 1 and times that are negative or not finite.
 

@@ -1,4 +1,4 @@
-"""Models: layers and networks whose parameters live in a :class:`burtorch.Parameters`."""
+"""Models: layers and networks whose parameters are in a :class:`burtorch.Parameters`."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def __dir__() -> list[str]:
 
 
 def load_model(path: str | PathLike[str]) -> tuple[CharMLP | GPT | MLP | Linear, str | None]:
-    """A new model, with Parameters of its own, from a file that its ``save`` wrote; and the vocabulary kept with it.
+    """A new model, with its own Parameters, from a file written by ``save``; and the vocabulary saved with it.
 
-    A :class:`Module` is your code, which no file holds: build it and call its ``load``.
+    Files do not contain the code of a :class:`Module`: build the module and call its ``load``.
 
     Raises:
-        FormatError: a file of something else, or a damaged one; no model is built then.
+        FormatError: a file with other content, or a damaged one; no model is built.
         OSError: the file cannot be read.
 
     Example:
@@ -71,8 +71,8 @@ class Neuron:
     """One output of a dense layer, ``f(w x + b)``, as scalar nodes of a graph: for teaching, and for graphs of Values.
 
     Args:
-        params: where its ``n_in`` weights and its bias live.
-        n_in: how many inputs it takes.
+        params: the Parameters that receive its ``n_in`` weights and its bias.
+        n_in: the number of inputs.
         bias: whether there is a bias.
         activation: "identity" (or None), "tanh", "relu" or "sigmoid".
 
@@ -125,7 +125,7 @@ class Neuron:
         def __call__(self, x: Vector | Sequence[Value | float]) -> Value: ...
 
     def __call__(self, x: Any) -> Value | float:
-        """The output for ``n_in`` inputs: a Value on the graph of the Values among them, or a float for numbers only.
+        """The output for ``n_in`` inputs: a Value on the graph of the Values among them, or a float for plain numbers.
 
         Raises ValueError for another number of inputs. Costs ``n_in`` multiplications and one or two nodes.
         """

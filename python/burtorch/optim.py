@@ -1,7 +1,7 @@
-"""Optimisers: they move numbers along their gradients.
+"""Optimisers: they update numbers from their gradients.
 
-Each takes :class:`burtorch.Parameters`, a model, a layer, a Tensor, or a list of them, and acts on those numbers and no
-others; or a list of Values.
+Each takes :class:`burtorch.Parameters`, a model, a layer, a Tensor, a list of these, or a list of Values, and updates
+only those numbers.
 """
 
 from burtorch._core import SGD, Adam, AdamW, Schedule, clip_grad_norm

@@ -1,4 +1,4 @@
-"""What this build of burtorch can do on this machine, and the energy that the machine uses."""
+"""Features of this build of burtorch on this machine, and the energy that the machine uses."""
 
 from burtorch._core import available_cpu_levels, cpu_level, force_cpu_level, ops
 
@@ -12,7 +12,7 @@ DTYPES = (
     *("float64", "float32", "float16", "bfloat16", "float128"),
     *("float32x4", "float32x8", "float32x16", "float64x2", "float64x4", "float64x8"),
 )
-"""The names that ``dtype=`` takes, the default of :class:`burtorch.Graph` first."""
+"""The names for ``dtype=``, the default of :class:`burtorch.Graph` first."""
 
 
 def __dir__() -> "list[str]":
@@ -20,19 +20,19 @@ def __dir__() -> "list[str]":
 
 
 def energy(source: "str | None" = None) -> "EnergyMeter":
-    """A meter of the energy that this machine uses, of all processes together, idle power included.
+    """A meter of the energy that this machine uses: all processes, idle power included.
 
     ``meter.joules`` and ``meter.seconds`` count from its creation, or over a ``with`` block. Read a RAPL meter at least
-    once in ten minutes, as its counters wrap around. A battery counts in steps of several joules: measure for minutes.
+    once in ten minutes, because its counters wrap around. A battery counts in steps of several joules: measure for minutes.
 
     Args:
         source: "rapl" (Linux, Intel and AMD), "amd" (Linux, the driver amd_energy), "battery" (Linux), "powermetrics"
-            (macOS, with sudo), "windows-battery" or "nvidia" (its GPUs). By default the first that works, never
+            (macOS, with sudo), "windows-battery" or "nvidia" (its GPUs). By default the first available one, except
             "nvidia".
 
     Raises:
-        ValueError: there is no such source.
-        OSError: no meter can be read here; the message names each that was looked for and how to give permission.
+        ValueError: an unknown source.
+        OSError: no meter can be read here; the message names each location tried and how to grant permission.
 
     Example:
         >>> try:

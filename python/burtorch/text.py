@@ -1,4 +1,4 @@
-"""Words and running text as training data, and what trained models write.
+"""Words and running text as training data, and text generation by trained models.
 
 Symbol 0 of a vocabulary of words is the end mark, written ``"\\n"``; a text's vocabulary is its characters.
 """

@@ -1,6 +1,6 @@
 """Pictures: graphs in the browser, and numbers as Matplotlib scripts or drawn directly.
 
-Scripts are text that holds its data; they run anywhere, in another interpreter by :func:`run`. Drawing directly needs
+Scripts are text that contains its data; they run anywhere, in another interpreter by :func:`run`. Drawing directly needs
 Matplotlib (``pip install burtorch[viz]``), which is imported when the first picture is drawn.
 """
 
@@ -25,11 +25,12 @@ def __dir__() -> list[str]:
 def show(root: Value | Iterable[Value], path: str | os.PathLike[str] | None = None, *, browser: bool = True) -> str:
     """Writes a page with the graph of ``root`` and opens it in the browser; a click on a node shows its content.
 
-    Value, gradient, the op's formula, and the time of one evaluation, measured now. The page is one file without links.
+    The content is value, gradient, the op's formula, and the measured time of one evaluation. The page is one file
+    without links.
 
     Args:
         root: a Value, or several of one graph.
-        path: where the page goes; a temporary file by default.
+        path: the file to write; a temporary file by default.
         browser: whether to open it.
 
     Returns:
@@ -57,7 +58,7 @@ def show(root: Value | Iterable[Value], path: str | os.PathLike[str] | None = No
     text = values[0].graph.to_html(values, title=values[0].label or "burtorch graph")
     if path is None:
         path = _temporary(".html")
-    # open() would take a number for a file that is open, and close it.
+    # open() would take an integer for an open file, and close it.
     with open(os.fspath(path), "w", encoding="utf-8") as file:
         file.write(text)
     if browser:
@@ -77,8 +78,8 @@ def heat_map_script(
     """A Matplotlib script that draws a matrix as coloured squares with a number in each.
 
     Args:
-        matrix: a sequence of rows, a 2-D array, or anything that the getters understand.
-        labels: names of the columns, and of the rows where there are as many.
+        matrix: a sequence of rows, a 2-D array, or any object that the getters accept.
+        labels: names of the columns, and of the rows if their number is equal.
         item_getter: ``item_getter(matrix, i, j)`` is the number in row i and column j; ``matrix[i][j]`` by default.
         counter_getter: ``counter_getter(matrix)`` is (rows, columns); the lengths by default.
 
@@ -101,7 +102,7 @@ def plot_script(fn: Callable[[float], Any], x_start: float, x_end: float, n: int
 
     ``fn`` takes a float and returns a number or a Value.
 
-    Raises ValueError for no points.
+    Raises ValueError if there are no points.
 
     Source: F.6 of the paper.
 
@@ -118,13 +119,13 @@ def run(script: str, path: str | os.PathLike[str] | None = None, timeout: float 
     """Runs a plotting script in another interpreter and returns the path of the PNG it wrote.
 
     Args:
-        script: text from :func:`heat_map_script` or :func:`plot_script`, or of the same kind: one that saves a picture
-            to the file that its first argument names.
-        path: where the picture goes; a temporary file by default.
+        script: text from :func:`heat_map_script` or :func:`plot_script`, or any script that saves a picture
+            to the file named by its first argument.
+        path: the picture file; a temporary file by default.
         timeout: seconds.
 
     Raises:
-        RuntimeError: the script failed; the message is its last line of error.
+        RuntimeError: the script failed; the message is the last line of its error output.
         subprocess.TimeoutExpired: it took too long.
     """
     import subprocess
@@ -189,19 +190,19 @@ def plot_loss(history: Mapping[str, Sequence[float]] | Sequence[float], *, ax: A
 
 
 def live(path: str | os.PathLike[str] | None = None, *, every: float = 0.5) -> Live:
-    """A curve that another process redraws while training goes on: see :class:`Live`."""
+    """A curve that another process redraws during training: see :class:`Live`."""
     return Live(path, every=every)
 
 
 class Live:
-    """A curve that grows while training goes on. Another process draws, so that training does not wait.
+    """A curve that grows during training. Another process draws, so training does not wait.
 
     Args:
-        path: the PNG that is redrawn, each time whole; a temporary file by default.
+        path: the PNG to redraw, replaced as a whole; a temporary file by default.
         every: seconds between two drawings.
 
-    Where the drawing process fails, without Matplotlib for instance, training goes on without a picture: points are
-    dropped, ``error`` says why, and a RuntimeWarning does when that is noticed.
+    If the drawing process fails, for instance without Matplotlib, training continues without a picture: points are
+    dropped, ``error`` contains the reason, and a RuntimeWarning reports it.
 
     Example:
         >>> from burtorch import viz
@@ -252,7 +253,7 @@ class Live:
         self.close()
 
 
-# Reads a line per point from its input, and draws at most every so many seconds; a last time at the end of input.
+# Reads a line per point from its input, and draws at most once per interval, and once at the end of input.
 _LIVE = """
 import json, os, sys, threading
 

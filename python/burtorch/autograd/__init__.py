@@ -1,13 +1,13 @@
-"""The functions of HIPS autograd, with its names and signatures, over burtorch's derivatives.
+"""The functions of HIPS autograd, with its names and signatures, on burtorch's derivatives.
 
-Code written for autograd runs with its import changed::
+Code written for autograd needs only its imports changed::
 
     import burtorch.autograd.numpy as np
     from burtorch.autograd import grad
 
-A body runs at every call, as in autograd: it may draw random numbers, print, or read what has changed. Only the
-arguments that are differentiated are Arrays while it runs; the others are what was given. ``bt.grad`` and its like keep
-the program of a body instead, which is faster.
+A body runs at every call, as in autograd: it may draw random numbers, print, or read changing data. Only the
+differentiated arguments are Arrays while it runs; the others are passed unchanged. ``bt.grad`` and the other transforms
+keep the program of a body instead, which is faster.
 
     >>> import burtorch.autograd.numpy as np
     >>> from burtorch.autograd import elementwise_grad, grad
@@ -57,14 +57,14 @@ def __dir__() -> list[str]:
 
 
 class _Hole:
-    """The place of an Array in a nest."""
+    """The position of an Array in a nest."""
 
     def __init__(self, k: int) -> None:
         self.k = k
 
 
 def _mapped(f: Callable[[Any], Any], nest: Any) -> Any:
-    """A nest of lists, tuples and dicts with ``f`` of its leaves."""
+    """A nest of lists, tuples and dicts with ``f`` applied to its leaves."""
     if isinstance(nest, dict):
         return {key: _mapped(f, one) for key, one in nest.items()}
     if isinstance(nest, (list, tuple)):
@@ -74,7 +74,7 @@ def _mapped(f: Callable[[Any], Any], nest: Any) -> Any:
 
 
 def _run(body: Callable[..., Any], *arguments: Any) -> Any:
-    """``body`` of Arrays for the numbers in nests of arguments, and its result as numbers."""
+    """Calls ``body`` with Arrays for the numbers in nests of arguments, and returns its result as numbers."""
     leaves: list[Any] = []
 
     def leaf(x: Any) -> _Hole:
@@ -96,7 +96,7 @@ def _run(body: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _out_of(arrays: list[Any]) -> Callable[[Any], Any]:
-    """What moves the Arrays of a nest to a list."""
+    """A function that moves the Arrays of a nest to a list."""
 
     def leaf(x: Any) -> Any:
         if not isinstance(x, Array):
@@ -108,12 +108,12 @@ def _out_of(arrays: list[Any]) -> Callable[[Any], Any]:
 
 
 def _filled(nest: Any, leaves: Any) -> Any:
-    """The nest with these in its holes."""
+    """The nest with its holes replaced by ``leaves``."""
     return _mapped(lambda x: leaves[x.k] if isinstance(x, _Hole) else x, nest)
 
 
 def _with(arguments: tuple[Any, ...], argnum: Any, x: Any) -> tuple[Any, ...]:
-    """Arguments with others in some places."""
+    """Arguments with some of them replaced."""
     places = argnum if isinstance(argnum, (tuple, list)) else (argnum,)
     given = list(arguments)
     for place, one in zip(places, x if isinstance(argnum, (tuple, list)) else (x,)):
@@ -128,7 +128,7 @@ def _chosen(arguments: tuple[Any, ...], argnum: Any) -> Any:
 
 
 def _of_argument(transform: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of ``fun`` and ``argnum`` from one that takes a function of one argument, and that argument."""
+    """Turns a transform of a function of one argument into one that takes ``fun`` and ``argnum``."""
 
     @functools.wraps(transform)
     def made(fun: Callable[..., Any], argnum: Any = 0) -> Callable[..., Any]:
@@ -145,19 +145,19 @@ def _of_argument(transform: Callable[..., Any]) -> Callable[..., Any]:
 
 @_of_argument
 def grad(fun: Callable[..., Any], x: Any) -> Any:
-    """A function that gives the gradient of ``fun`` by its argument ``argnum``, in the structure of that."""
+    """A function that returns the gradient of ``fun`` by its argument ``argnum``, in the argument's structure."""
     return bt.grad(fun)(x)
 
 
 @_of_argument
 def value_and_grad(fun: Callable[..., Any], x: Any) -> Any:
-    """A function that gives the value and the gradient."""
+    """A function that returns the value and the gradient."""
     return bt.value_and_grad(fun)(x)
 
 
 @_of_argument
 def elementwise_grad(fun: Callable[..., Any], x: Any) -> Any:
-    """A function that gives the gradient of the sum of the results: for elementwise ``fun``, each derivative."""
+    """A function that returns the gradient of the sum of the results: for elementwise ``fun``, each derivative."""
     return bt.grad(lambda x: _sum(fun(x)))(x)
 
 
@@ -167,19 +167,19 @@ def _sum(y: Any) -> Any:
 
 @_of_argument
 def jacobian(fun: Callable[..., Any], x: Any) -> Any:
-    """A function that gives the Jacobian, of shape (result, argument)."""
+    """A function that returns the Jacobian, of shape (result, argument)."""
     return bt.jacobian(fun)(x)
 
 
 @_of_argument
 def hessian(fun: Callable[..., Any], x: Any) -> Any:
-    """A function that gives the Hessian: the Jacobian of the Jacobian."""
+    """A function that returns the Hessian: the Jacobian of the Jacobian."""
     return bt.jacobian(bt.jacobian(fun))(x)
 
 
 @_of_argument
 def grad_and_aux(fun: Callable[..., Any], x: Any) -> Any:
-    """Of a ``fun`` that returns a value and something else: the gradient, and the something else."""
+    """For a ``fun`` that returns a value and auxiliary data: the gradient, and the auxiliary data."""
     kept: list[Any] = []
 
     def with_arrays(x: Any) -> Any:
@@ -193,7 +193,7 @@ def grad_and_aux(fun: Callable[..., Any], x: Any) -> Any:
 
 
 def deriv(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
-    """A function that gives the derivative by a number."""
+    """A function that returns the derivative by a number."""
 
     def derivative(*arguments: Any, **keywords: Any) -> Any:
         def along(x: Any) -> Any:
@@ -209,7 +209,7 @@ def _ones(x: Any) -> Any:
 
 
 def grad_named(fun: Callable[..., Any], argname: str) -> Callable[..., Any]:
-    """The gradient by the argument of this name."""
+    """The gradient by the argument ``argname``."""
     import inspect
 
     derivative: Callable[..., Any] = grad(fun, list(inspect.signature(fun).parameters).index(argname))
@@ -231,7 +231,7 @@ def multigrad_dict(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def hessian_tensor_product(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
-    """A function of the arguments and then a tensor: the Hessian times that."""
+    """A function of the arguments and a tensor: the Hessian times the tensor."""
 
     def product(*arguments: Any, **keywords: Any) -> Any:
         *given, tensor = arguments
@@ -249,7 +249,7 @@ hessian_vector_product = hessian_tensor_product
 
 
 def tensor_jacobian_product(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
-    """A function of the arguments and then a tensor of the shape of the result: the tensor times the Jacobian."""
+    """A function of the arguments and a tensor of the shape of the result: the tensor times the Jacobian."""
 
     def product(*arguments: Any, **keywords: Any) -> Any:
         *given, tensor = arguments
@@ -266,7 +266,7 @@ vector_jacobian_product = tensor_jacobian_product
 
 
 def make_vjp(fun: Callable[..., Any], argnum: Any = 0) -> Callable[..., Any]:
-    """A function of the arguments that gives ``(vjp, value)``, where ``vjp(g)`` is g times the Jacobian."""
+    """A function of the arguments that returns ``(vjp, value)``, where ``vjp(g)`` is g times the Jacobian."""
 
     def maker(*arguments: Any, **keywords: Any) -> Any:
         def body(x: Any) -> Any:
@@ -281,13 +281,13 @@ def make_vjp(fun: Callable[..., Any], argnum: Any = 0) -> Callable[..., Any]:
 
 
 def make_hvp(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
-    """A function of the arguments that gives ``(hvp, gradient)``, where ``hvp(v)`` is the Hessian times v."""
+    """A function of the arguments that returns ``(hvp, gradient)``, where ``hvp(v)`` is the Hessian times v."""
     maker: Callable[..., Any] = make_vjp(grad(fun, argnum), argnum)
     return maker
 
 
 def make_jvp(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
-    """A function of the arguments that gives ``jvp``, where ``jvp(v)`` is the value and its change along v."""
+    """A function of the arguments that returns ``jvp``, where ``jvp(v)`` is the value and its derivative along v."""
 
     def maker(*arguments: Any, **keywords: Any) -> Any:
         def body(x: Any) -> Any:
@@ -299,7 +299,7 @@ def make_jvp(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
 
 
 def make_ggnvp(f: Callable[..., Any], g: Any = None, f_argnum: int = 0) -> Callable[..., Any]:
-    """A function of the arguments that gives the product with the generalised Gauss-Newton matrix of ``g(f(x))``."""
+    """A function of the arguments that returns products with the generalised Gauss-Newton matrix of ``g(f(x))``."""
     g = g or (lambda y: 0.5 * (y * y).sum())
 
     def maker(*arguments: Any, **keywords: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Word lists: the one that comes with the package, and the reader for text files, one word a line.
+"""Word lists: the one in the package, and a reader of text files with one word per line.
 
-The reader returns clean data: non-empty words of printable symbols, none longer than
-``MAX_WORD_LENGTH``. Anything else in a file is a ``ValueError`` that names the line. It knows nothing of models.
+The reader returns clean data: non-empty words without control characters, none longer than
+``MAX_WORD_LENGTH``. Any other content is a ``ValueError`` that names the line. It knows nothing of models.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SNIFFED_BYTES = 1 << 16
 
 
 def default_words() -> list[str]:
-    """The words that come with the package: given names and names of places, lower-case ASCII.
+    """The words in the package: given names and names of places, lower-case ASCII.
 
     >>> from burtorch.data import default_words
     >>> words = default_words()
@@ -37,11 +37,11 @@ def default_words() -> list[str]:
 
 
 def read_words(path: str | os.PathLike[str]) -> list[str]:
-    """The words of a UTF-8 text file, one a line, in the order of the file. Blank lines are skipped.
+    """The words of a UTF-8 text file, one per line, in the order of the file. Blank lines are skipped.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file is binary or not UTF-8, holds a control character or no word at all, or has a line
+        ValueError: the file is binary or not UTF-8, contains a control character or no words, or has a line
             of more than ``MAX_WORD_LENGTH`` characters.
     """
     with open(path, "rb") as file:
@@ -54,7 +54,7 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
             _check(number, line)
     words = [line for line in lines if line]
     if not words:
-        raise ValueError("no words: expected UTF-8 text, one word a line")
+        raise ValueError("no words: expected UTF-8 text with one word per line")
     return words
 
 
@@ -85,22 +85,22 @@ def _decoded(content: bytes) -> str:
     nul = content.find(b"\0")
     if nul >= 0:
         line = content.count(b"\n", 0, nul) + 1
-        raise ValueError(f"line {line} holds a NUL byte, so this is no text: expected one word a line")
+        raise ValueError(f"line {line} contains a NUL byte, so this is not text: expected one word per line")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         byte = error.object[error.start]
         raise ValueError(
-            f"line {line} is not UTF-8 (byte 0x{byte:02x}): expected UTF-8 text, one word a line"
+            f"line {line} is not UTF-8 (byte 0x{byte:02x}): expected UTF-8 text with one word per line"
         ) from None
 
 
 def _check(number: int, line: str) -> None:
-    """Refuses a long line and control characters; other symbols that Python does not call printable pass."""
+    """Refuses a long line and control characters; other symbols that Python calls unprintable are allowed."""
     if len(line) > MAX_WORD_LENGTH:
         raise ValueError(f"line {number} is {len(line)} characters long: expected at most {MAX_WORD_LENGTH}")
     for symbol in line:
         if symbol < " " or "\x7f" <= symbol < "\xa0":
             code = f"U+{ord(symbol):04X}"
-            raise ValueError(f"line {number} holds the control character {code}: expected plain text, one word a line")
+            raise ValueError(f"line {number} contains the control character {code}: expected plain text with one word per line")

@@ -1,4 +1,4 @@
-"""Workers that do not wait for each other, on a virtual clock: Rennala, Ringmaster, MindFlayer, FedBuff."""
+"""Asynchronous workers on a virtual clock: Rennala, Ringmaster, MindFlayer, FedBuff."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class _Asynchronous(Method):
 
 
 class Rennala(_Asynchronous):
-    """Rennala SGD: x+ = prox(x - step mean of the first `gathered` gradients that workers compute at x). A worker whose
-    gradient belongs to an older point has computed it in vain; that of the last gradient starts at x+.
+    """Rennala SGD: x+ = prox(x - step mean of the first `gathered` gradients that workers compute at x). Gradients of
+    older points are discarded, and their workers restart at x+.
 
     Args:
         problem: a FiniteSum.
-        delays: of workers.
-        gathered: gradients of a step.
-        sampling: batches of a gradient; `Nice(1)` unless told otherwise.
+        delays: those of the workers.
+        gathered: gradients per step.
+        sampling: the batch of a gradient; by default `Nice(1)`.
         others: see `Method`.
 
     Theorem (Tyurin and Richtarik 2023, "Optimal time complexities of parallel stochastic optimization methods"): steps
-    are those of SGD with `gathered` batches, so "theory" is 1/(2 L) for f that need not be convex, and the time to a
-    gradient of norm eps is optimal for gathered = max(1, sigma^2/eps^2). Memory: a few numbers for each worker.
+    are those of SGD with `gathered` batches, so "theory" is 1/(2 L), f may be non-convex, and the time to a
+    gradient of norm eps is optimal for gathered = max(1, sigma^2/eps^2). Memory: a few numbers per worker.
 
     Example:
         >>> import burtorch as bt
@@ -76,19 +76,19 @@ class Rennala(_Asynchronous):
 
 
 class Ringmaster(_Asynchronous):
-    """Ringmaster ASGD: every gradient that comes is a step, x+ = prox(x - step g); a job whose point is `max_delay`
-    steps old is stopped, and its worker starts at the new point.
+    """Ringmaster ASGD: every arriving gradient is a step, x+ = prox(x - step g); a job whose point is `max_delay`
+    steps old is stopped, and its worker restarts at the new point.
 
     Args:
         problem: a FiniteSum.
-        delays: of workers.
+        delays: those of the workers.
         max_delay: at least 1; with 1 it is SGD of the fastest worker.
-        sampling: batches of a gradient; `Nice(1)` unless told otherwise.
+        sampling: the batch of a gradient; by default `Nice(1)`.
         others: see `Method`.
 
     Theorem (Maranjyan, Tyurin and Richtarik 2025, "Ringmaster ASGD", Theorem 4.1): for step = min(1/(2 R L), eps/(4 L
     sigma^2)) with R = max_delay, which is optimal at max(1, sigma^2/eps), the mean of E |grad f|^2 falls below eps;
-    "theory" is the first of the two. f need not be convex. Memory: d for each worker.
+    "theory" is the first of the two. f may be non-convex. Memory: d per worker.
 
     Example:
         >>> import burtorch as bt
@@ -114,22 +114,22 @@ class Ringmaster(_Asynchronous):
 
 class MindFlayer(_Asynchronous):
     """MindFlayer SGD: in each step worker i makes `trials[i]` trials of a job, each stopped after `limits[i]` seconds;
-    x+ = prox(x - step g) with g the sum of gradients that came in time by the mean number of them, B = sum p_i
-    trials[i].
+    x+ = prox(x - step g) with g the sum of the gradients that arrive in time, divided by their expected number,
+    B = sum p_i trials[i].
 
     Args:
         problem: a FiniteSum.
-        delays: of workers.
-        trials: of each worker, or one number for all.
-        limits: seconds of each worker, or one number for all; may be infinite.
-        sampling: batches of a gradient; `Nice(1)` unless told otherwise.
+        delays: those of the workers.
+        trials: one number per worker, or one for all.
+        limits: seconds per worker, or one number for all; may be infinite.
+        sampling: the batch of a gradient; by default `Nice(1)`.
         others: see `Method`.
 
-    Theorem (Maranjyan, Shaikh Omar and Richtarik 2024, "MindFlayer SGD"): g is an unbiased estimate of grad f(x). Of
-    the number N of gradients in time the variance is Var N = sum p_i (1 - p_i) trials[i]. Without the noise of batches
+    Theorem (Maranjyan, Shaikh Omar and Richtarik 2024, "MindFlayer SGD"): g is an unbiased estimate of grad f(x). The
+    number N of gradients in time has the variance Var N = sum p_i (1 - p_i) trials[i]. Without the noise of batches
     E |g|^2 = (1 + V) |grad f(x)|^2 for V = Var N/B^2, so E f(x+) <= f(x) - (step/2) |grad f(x)|^2 for steps of at most
-    1/(L (1 + V)); f need not be convex. "theory" is the paper's 1/(2 L) where V <= 1, as where B >= 1, and otherwise
-    1/(L (1 + V)); an accuracy below the noise of batches takes smaller ones. Memory: d.
+    1/(L (1 + V)); f may be non-convex. "theory" is the paper's 1/(2 L) if V <= 1, which B >= 1 implies, and otherwise
+    1/(L (1 + V)); an accuracy below the noise of batches needs smaller steps. Memory: d.
 
     Example:
         >>> import burtorch as bt
@@ -155,7 +155,7 @@ class MindFlayer(_Asynchronous):
     ) -> None:
         counts = np.broadcast_to(np.asarray(trials), delays.seconds.shape)
         if not (np.issubdtype(counts.dtype, np.integer) and (counts >= 0).all()):
-            raise ValueError("trials must be whole numbers, at least 0")
+            raise ValueError("trials must be integers of at least 0")
         self.trials = counts
         self.limits = np.broadcast_to(np.asarray(limits, float), delays.seconds.shape)
         ends = np.asarray(delays.probability(self.limits))
@@ -166,28 +166,28 @@ class MindFlayer(_Asynchronous):
         super().__init__(problem, x0, delays=delays, trials=counts, limits=self.limits, expected=self.expected, **more)
 
     def theory_step(self) -> float:
-        """1/(2 L), or 1/(L (1 + Var N/B^2)) where this is less."""
+        """1/(2 L), or 1/(L (1 + Var N/B^2)) if this is less."""
         return 1.0 / (max(2.0, 1.0 + self._variance / self.expected**2) * self.constants.L)
 
 
 class FedBuff(Method):
-    """FedBuff: clients who do not wait for each other start at x, take `local_steps` steps on their own samples, send
-    how far they moved, and start again; after every `buffer` moves x+ = x + server_step mean of them, however old the
-    points are at which their clients started.
+    """FedBuff: asynchronous clients start at x, take `local_steps` steps on their own samples, send the difference, and
+    start again; after every `buffer` differences x+ = x + server_step times their mean, however old the clients'
+    starting points are.
 
     Args:
-        problem: a FiniteSum, or a list of a `Client` for each.
-        clients: the samples of each, as for `Distributed`.
-        delays: of a client's job, which is all of its local steps.
-        buffer: moves of a step.
+        problem: a FiniteSum, or a list of `Client` objects.
+        clients: the samples of each client, as for `Distributed`.
+        delays: those of a client's job, which is all of its local steps.
+        buffer: differences per step.
         local_steps: steps of a client in a job.
-        server_step: the factor of the mean move.
-        sampling: the batches of a local step; `Full` unless told otherwise.
+        server_step: the factor of the mean difference.
+        sampling: the batch of a local step; by default `Full`.
         others: see `Method`; there is no proximal term.
 
-    Nguyen et al. 2022, "Federated learning with buffered asynchronous aggregation". Clients that are fast count more,
-    so where clients differ its fixed point is not x*; no theorem is claimed, and `step` is a number or a function of
-    the round. Memory: d for each client.
+    Nguyen et al. 2022, "Federated learning with buffered asynchronous aggregation". Fast clients count more,
+    so if clients differ the fixed point is not x*; no theorem is claimed, and `step` is a number or a function of
+    the round. Memory: d per client.
 
     Example:
         >>> import burtorch as bt
@@ -232,5 +232,5 @@ class FedBuff(Method):
         )
 
     def theory_step(self) -> float:
-        """None is claimed."""
+        """Raises ValueError: no theorem is claimed."""
         raise ValueError("no theorem is claimed for FedBuff; give a number as step")

@@ -1,4 +1,4 @@
-"""What all methods share: steps, runs, records, and state."""
+"""The base of all methods: steps, runs, records, and state."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 Step = float | str | Callable[[int], float]
 
-# Methods without clients who send anything.
+# Methods without messages of clients.
 SILENT = frozenset({"agd", "l_katyusha", "sgd", "l_svrg", "saga", "page"})
 CHUNK = 256
-"""Steps of a schedule that are computed at a time."""
+"""The number of step sizes of a schedule that are computed at a time."""
 ENDLESS = 2**62
-"""More steps or oracle calls than anybody takes: it stands for no limit."""
+"""A number of steps or oracle calls beyond any run, which means no limit."""
 
 
 def squared(x: Vector) -> float:
@@ -44,7 +44,7 @@ def squared(x: Vector) -> float:
 
 
 def _factor(step: str) -> float:
-    """Of "theory*4"."""
+    """The factor of a text such as "theory*4"."""
     name, _, factor = step.partition("*")
     try:
         value = float(factor) if factor else 1.0
@@ -72,26 +72,26 @@ class Method:
 
     Args of every method:
         problem: a FiniteSum.
-        x0: the first point; zeros unless told otherwise.
-        step: a number, a function of the round (0, 1, ...), "theory" (what the method's theorem allows), or
+        x0: the first point; by default zeros.
+        step: a number, a function of the round (0, 1, ...), "theory" (the step of the method's theorem), or
             "theory*FACTOR".
         prox: the proximal term.
-        seed: decides all draws, each of which is a function of (seed, round, client, purpose).
+        seed: determines all draws, each a function of (seed, round, client, purpose).
         threads: for gradients and clients; changes no bit of a result.
-        constants: of `smoothness(problem, clients)`, to save their computation; with one L_i for each sample, or for
-            each client where there are such.
+        constants: a result of `smoothness(problem, clients)`, to save its computation; with one L_i per sample, or
+            per client if there are clients.
         x_star: the minimiser, for records and theory that needs it.
-        f_star: the minimum or a lower bound; of x_star unless told otherwise.
-        lyapunov: whether records hold the quantity of the theorem, which costs the gradients of all terms.
+        f_star: the minimum or a lower bound; by default f(x_star).
+        lyapunov: whether records contain the quantity of the theorem, which costs the gradients of all terms.
 
-    Steps run in Rust without the interpreter's lock, and each is whole or not done: after Ctrl-C or an error the state
-    is that of the last whole step.
+    Steps run in Rust without the GIL, and each is taken completely or not at all: after Ctrl-C or an error the state
+    is that of the last completed step.
 
     Raises:
         TypeError: an argument of another class.
-        ValueError: a step that is not positive, sizes that do not fit, numbers that are not finite, "theory" for a
-            setting that the theorem does not cover; before anything runs.
-        FloatingPointError, of steps: the method diverged. `x` is the last finite iterate.
+        ValueError: a step that is not positive, sizes that do not match, numbers that are not finite, "theory" for a
+            setting that the theorem does not cover; raised before anything runs.
+        FloatingPointError, raised by steps: the method diverged. `x` is the last finite iterate.
     """
 
     _name: ClassVar[str]
@@ -161,7 +161,7 @@ class Method:
     # Constants and theory
 
     def _checked(self, constants: Smoothness | None) -> Smoothness | None:
-        """Constants that may be those of this problem."""
+        """The constants, after a check that they fit this problem."""
         if constants is None:
             return None
         if self.clients is not None:
@@ -171,7 +171,7 @@ class Method:
         else:
             n, what = self.problem.n, "samples"
         if len(constants.L_i) != n:
-            raise ValueError(f"constants have {len(constants.L_i)} L_i, expected those of {n} {what}")
+            raise ValueError(f"constants have {len(constants.L_i)} L_i, expected {n}, one for each of the {what}")
         return constants
 
     @property
@@ -194,7 +194,7 @@ class Method:
                 gamma = float("inf")
             if not 0.0 < gamma < float("inf"):
                 raise ValueError(
-                    f"the theory allows the step {gamma} of terms that are this flat; give a number as step"
+                    f"the theory allows the step {gamma}, because the terms are so flat; give a number as step"
                 )
             return gamma
         if callable(step):
@@ -203,7 +203,7 @@ class Method:
             is_right = 0.0 < step < float("inf")
         except TypeError:
             found = type(step).__name__
-            raise TypeError(f"step must be a number, a function of the round or a text, found {found}") from None
+            raise TypeError(f"step must be a number, a function of the round or a string, found {found}") from None
         if not is_right:
             raise ValueError(f"a step must be finite and above 0, found {step}")
         return float(step)
@@ -214,10 +214,10 @@ class Method:
         assert self._gamma is not None
         return [self._gamma]
 
-    # Where it is
+    # State and records
 
     def _state(self) -> dict[str, Any]:
-        """Every array that decides the next steps, of all processes."""
+        """The arrays that determine the next steps, of all processes."""
         return self._runner.state()
 
     def _load(self, arrays: dict[str, Any], round: int, cost: Any) -> None:
@@ -239,7 +239,7 @@ class Method:
         return self._runner.drawn()
 
     def _weights(self) -> Vector:
-        """What each sample counts in f."""
+        """The weight of each sample in f."""
         weights = np.full(self.problem.n, 1.0 / self.problem.n)
         for part in self.clients or []:
             weights[part] = 1.0 / (len(self.clients or ()) * len(part))
@@ -250,13 +250,13 @@ class Method:
         return self.problem.loss(x, every, weights=self._weights()) + self.prox.value(x)
 
     def _gradients(self, x: Vector) -> Vector:
-        """The gradient of every sample or client at x, a row each."""
+        """The gradient of every sample or client at x, as rows."""
         if self.clients is None:
             return np.asarray(self.problem.gradients(x))
         return np.array([self.problem.grad(x, part) for part in self.clients])
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
-        """The quantity that the method's theorem bounds, at the iterate, whose loss and gradient are given."""
+        """The quantity that the method's theorem bounds, at the iterate with this loss and gradient."""
         return self._distance(self.x)
 
     def _at_solution(self) -> Vector:
@@ -270,7 +270,7 @@ class Method:
         return None if self.x_star is None else squared(x - self.x_star)
 
     def record(self) -> Record:
-        """Where the method is. Costs the loss and gradient of all samples."""
+        """A record of the current state. Costs the loss and gradient of all samples."""
         loss, grad = self._runner.evaluate()
         with np.errstate(over="ignore"):
             return self._record_of(loss, grad)
@@ -303,12 +303,12 @@ class Method:
         coin: bool | None = None,
         compression: Sequence[Sequence[float]] | None = None,
     ) -> Record:
-        """Take one step and say where the method is, which costs a pass over the data: for many steps use `run`.
+        """Take one step and return a record, which costs a pass over the data: for many steps use `run`.
 
         Args:
-            batch: samples (of `FedAvg`, clients) in place of those that would be drawn.
-            coin: whether the rare event happens, in place of a draw.
-            compression: for each client numbers in [0, 1) in place of those its compressor would draw.
+            batch: samples (for `FedAvg`, clients) instead of drawn ones.
+            coin: whether the rare event happens, instead of a draw.
+            compression: for each client, numbers in [0, 1) instead of its compressor's draws.
         """
         gamma, start = self._gammas(1)[0], time.perf_counter()
         try:
@@ -329,30 +329,30 @@ class Method:
         record_every: int | None = None,
         progress: bool = False,
     ) -> list[Record]:
-        """Take steps until a limit is met, and return the records, the first and last among them.
+        """Take steps until a limit is reached, and return the records, including the first and the last.
 
         Args:
-            steps: so many more.
-            epochs: until so many more oracle calls, by samples.
-            bits: until clients have sent so many more.
-            seconds: until steps have taken so long. Infinite epochs, bits and seconds are no limits.
-            stop: until this token is set, by any thread; a step that is under way is not taken, or finished among
-                processes.
-            callback: is called with each record; the run ends where it returns True.
-            record_every: steps between records; only the first and last unless told otherwise.
+            steps: the number of steps.
+            epochs: oracle calls divided by samples.
+            bits: bits sent by clients.
+            seconds: time of steps. Infinite epochs, bits and seconds are no limits.
+            stop: a token that any thread may set; a step in progress is then not taken, or, with several processes,
+                completed.
+            callback: called with each record; the run ends if it returns True.
+            record_every: steps between records; by default only the first and last.
             progress: whether to show a progress bar.
 
-        Ctrl-C ends it between steps. Raises ValueError without a limit that can be met.
+        Ctrl-C ends it between steps. Raises ValueError without a limit that can be reached.
         """
         for name, limit in (("steps", steps), ("epochs", epochs), ("bits", bits), ("seconds", seconds)):
             if limit is not None and not limit >= 0:
                 raise ValueError(f"{name} must be at least 0, found {limit}")
         epochs = None if epochs is None or epochs * self.problem.n >= ENDLESS else epochs
         bits = None if bits == math.inf else bits
-        # The watch of Rust holds no more.
+        # The largest time limit in Rust.
         seconds = None if seconds is None or seconds >= 2**62 else seconds
         if steps is None and epochs is None and bits is None and seconds is None and stop is None:
-            raise ValueError("run needs a limit that can be met: steps, epochs, bits, seconds or stop")
+            raise ValueError("run needs a limit that can be reached: steps, epochs, bits, seconds or stop")
         if (
             bits is not None
             and self._name in SILENT
@@ -361,7 +361,7 @@ class Method:
             and seconds is None
             and stop is None
         ):
-            raise ValueError(f"{type(self).__name__} sends no bits, so a run limited by bits alone would not end")
+            raise ValueError(f"{type(self).__name__} sends no bits, so a run limited only by bits would not end")
         if record_every is not None and record_every < 1:
             raise ValueError(f"record_every must be at least 1, found {record_every}")
         calls, sent = self._runner.cost[:2]
@@ -390,7 +390,7 @@ class Method:
         end: float | None,
         stop: _core.Stop | None = None,
     ) -> int:
-        """Steps until so many are done or a limit is met; how many."""
+        """Takes up to `steps` steps until a limit is reached, and returns their number."""
         taken = 0
         while taken < want:
             size = min(want - taken, CHUNK) if callable(self._step) else want - taken
@@ -408,7 +408,8 @@ class Method:
     # State
 
     def state_dict(self) -> dict[str, Any]:
-        """All that decides the next steps besides the arguments. A method with the same ones goes on bit for bit."""
+        """The state that, with the arguments, determines the next steps. A method with the same arguments continues bit for
+        bit."""
         return {
             "method": type(self).__name__,
             "round": self._runner.round,
@@ -418,12 +419,12 @@ class Method:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a `state_dict`. Raises ValueError for one of another method or size, for one that lacks a part,
+        """Continue from a `state_dict`. Raises ValueError for the state of another method or size, for missing parts,
         and for an iterate that is not finite; then nothing has changed.
         """
         of_kind(state, dict, "a state", "that of state_dict()")
         if (found := state.get("method")) != type(self).__name__:
-            raise ValueError(f"a state of {found}, expected one of {type(self).__name__}")
+            raise ValueError(f"the state belongs to {found}, expected {type(self).__name__}")
         missing = [name for name in ("arrays", "round", "cost", "seconds") if name not in state]
         if missing:
             raise ValueError(f"the state lacks {', '.join(missing)}")

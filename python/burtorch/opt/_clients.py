@@ -1,4 +1,4 @@
-"""Who holds which samples: a problem of each client, or a split of one problem."""
+"""Clients and their samples: a problem per client, or a split of one problem."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """What one client has: a problem of its own. Methods of clients take a list of them in place of a FiniteSum, and
+    """A client with its own problem. Methods with clients take a list of Client objects instead of a FiniteSum, and
     minimise the mean over clients of their problems.
 
     Args:
-        problem: a FiniteSum; an `Oracle` of any model, called with `data`; or a function whose value at an array x, or
-            at x and a row of each of `data`, is a number, which burtorch differentiates.
-        data: arrays with a row for each sample.
-        d: numbers of a point, of a function.
+        problem: a FiniteSum; an `Oracle` of any model, called with `data`; or a function that maps an array x, or
+            x and a row of each of `data`, to a number; burtorch differentiates it.
+        data: arrays with one row per sample.
+        d: the size of x, for a function.
         l2: adds l2/2 |x|^2 to an oracle or function.
         nonconvex: adds nonconvex * sum x_j^2/(1 + x_j^2) to an oracle or function.
 
@@ -38,7 +38,7 @@ class Client:
     `clients=`.
 
     Raises:
-        TypeError: another problem, or data of a FiniteSum.
+        TypeError: another kind of problem, or data with a FiniteSum.
         ValueError: a function without d, data of different lengths.
 
     Example:
@@ -61,7 +61,7 @@ class Client:
     ) -> None:
         if isinstance(problem, FiniteSum):
             if data or d is not None or l2 or nonconvex:
-                raise TypeError("a FiniteSum has its own data, d and regularisers: give a Client nothing else")
+                raise TypeError("a FiniteSum has its own data, d and regularisers: pass nothing else to Client")
             self.problem = problem
         elif isinstance(problem, _core.Oracle):
             self.problem = from_oracle(problem, *data, l2=l2, nonconvex=nonconvex)
@@ -69,7 +69,7 @@ class Client:
             self.problem = _of_function(problem, data, d, l2, nonconvex)
         else:
             found = type(problem).__name__
-            raise TypeError(f"a Client has a FiniteSum, an Oracle or a function, found {found}")
+            raise TypeError(f"a Client takes a FiniteSum, an Oracle or a function, found {found}")
 
     def __repr__(self) -> str:
         return f"Client({self.problem!r})"
@@ -79,7 +79,7 @@ def _of_function(
     function: Callable[..., Any], data: tuple[ArrayLike, ...], d: int | None, l2: float, nonconvex: float
 ) -> FiniteSum:
     if d is None:
-        raise ValueError("a function does not say how many numbers a point has: give d")
+        raise ValueError("a function needs d, the size of a point")
     arrays = samples_of(data)
     total = _core.vmap(function, in_axes=(None, *(0 for _ in arrays)), reduce="mean") if arrays else function
     both = _core.value_and_grad(total)
@@ -99,10 +99,10 @@ def divided(problem: Problem, clients: Clients = None) -> tuple[FiniteSum, list[
             expected = "a FiniteSum, such as bt.opt.least_squares(features, targets), or a list of Client objects"
             raise TypeError(f"problem must be {expected}, found {type(problem).__name__}")
         if clients is not None:
-            raise TypeError("a list of Client objects says which clients there are: leave out clients=")
+            raise TypeError("a list of Client objects determines the clients: leave out clients=")
         wrong = next((client for client in problem if not isinstance(client, Client)), None)
         if wrong is not None:
-            raise TypeError(f"a list of clients must hold Client objects, found {type(wrong).__name__}")
+            raise TypeError(f"a list of clients must contain Client objects, found {type(wrong).__name__}")
         problem = FiniteSum._joined([client.problem for client in problem])
     if clients is None and problem._children:
         ends = np.cumsum([child.n for child in problem._children])
@@ -119,7 +119,7 @@ def divided(problem: Problem, clients: Clients = None) -> tuple[FiniteSum, list[
 def _lists(clients: Any, n: int) -> list[NDArray[np.int64]]:
     """The samples of each client as arrays; a ValueError unless each of n samples belongs to one of them."""
     if not isinstance(clients, Iterable) or isinstance(clients, str):
-        raise TypeError(f"clients must be how many, or a list of the samples of each, found {clients!r}")
+        raise TypeError(f"clients must be their number, or a list of the samples of each, found {clients!r}")
     expected = "clients must be lists that hold each sample once"
     parts = []
     for k, part in enumerate(clients):
@@ -129,7 +129,7 @@ def _lists(clients: Any, n: int) -> list[NDArray[np.int64]]:
         if not samples.size:
             raise ValueError(f"{expected}, found client {k} without samples")
         if samples.dtype.kind not in "iu":
-            raise TypeError(f"samples of clients must be whole numbers, found {samples.dtype} of client {k}")
+            raise TypeError(f"samples of clients must be integers, found {samples.dtype} for client {k}")
         parts.append(samples.astype(np.int64, copy=False))
     every = np.concatenate(parts) if parts else np.empty(0, np.int64)
     outside = every[(every < 0) | (every >= n)]

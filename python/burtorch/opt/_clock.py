@@ -1,4 +1,4 @@
-"""The virtual clock: how long workers and clients take, by seeded distributions."""
+"""The virtual clock: times of workers and clients, by seeded distributions."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ MOST_LOST = 0.99
 
 
 class Delays:
-    """How long the jobs of workers take, on a virtual clock.
+    """The times of workers' jobs on a virtual clock.
 
     Args:
-        seconds: of each worker's job.
-        distribution: what multiplies them: "fixed", 1; "exponential", of mean 1; "log_normal", exp(constant z) with z
+        seconds: the seconds of each worker's job.
+        distribution: of a factor: "fixed", 1; "exponential", with mean 1; "log_normal", exp(constant z) with z
             standard normal; "pareto", at least 1 with the exponent constant.
-        constant: of the distribution.
+        constant: the constant of the distribution.
 
-    A job's time is a function of (seed, job, worker). Raises ValueError for numbers that are not positive, or none.
+    A job's time is a function of (seed, job, worker). Raises ValueError for no numbers, or numbers that are not positive.
 
     Example:
         >>> import burtorch as bt
@@ -49,7 +49,7 @@ class Delays:
 
     @property
     def n(self) -> int:
-        """Workers."""
+        """The number of workers."""
         return len(self.seconds)
 
     @property
@@ -57,7 +57,7 @@ class Delays:
         return self.seconds, self.distribution, self.constant
 
     def probability(self, limits: ArrayLike) -> list[float]:
-        """That a job of each worker takes at most its limit."""
+        """The probability that a job of each worker takes at most its limit."""
         ratios = (np.broadcast_to(np.asarray(limits, float), self.seconds.shape) / self.seconds).tolist()
         return [self._below(ratio) for ratio in ratios]
 
@@ -77,17 +77,17 @@ class Delays:
 
 
 class Network:
-    """How long a round of clients takes: the longest time of those who take part.
+    """The time of a round of clients: the longest time of the participants.
 
     Args:
-        compute: of each client, the seconds of an oracle call.
+        compute: the `Delays` of an oracle call of each client.
         latency: seconds of a message, one way.
-        bandwidth: bits in a second, from and to a client; infinite unless told otherwise.
-        dropout: the probability, at most 0.99, that what a client did in a round is lost. It starts again, which takes
+        bandwidth: bits per second, from and to a client; by default infinite.
+        dropout: the probability, at most 0.99, that a client's work in a round is lost. It is repeated, which takes
             time and changes no iterate.
 
-    Methods of clients take it as `network=`; `Record.time` adds up its rounds. Raises ValueError for a negative or
-    infinite latency, a bandwidth of 0 or less, another dropout.
+    Methods with clients take it as `network=`; `Record.time` adds up its rounds. Raises ValueError for a negative or
+    infinite latency, a bandwidth of 0 or less, or an invalid dropout.
 
     Example:
         >>> import burtorch as bt

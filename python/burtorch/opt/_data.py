@@ -1,4 +1,4 @@
-"""Samples: files of the LIBSVM format, synthetic ones, and how they are divided among clients."""
+"""Samples: files in LIBSVM format, synthetic problems, and division among clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Rows(NamedTuple):
     """A sparse matrix by rows: the entries of row k are those from `starts[k]` to `starts[k + 1]`.
 
-    What SciPy calls indptr, indices and data; every problem takes it as its features.
+    SciPy calls these arrays indptr, indices and data. Every problem accepts Rows as features.
 
     Example:
         >>> import burtorch as bt
@@ -60,24 +60,24 @@ def load_libsvm(
     dtype: Literal["float64", "float32"] = "float64",
     zero_based: bool = False,
 ) -> tuple[Any, NDArray[Any]]:
-    """Read a file of the LIBSVM format, as text, gzip or bzip2.
+    """Read a file in LIBSVM format, as text, gzip or bzip2.
 
     Args:
-        path: the file; its first bytes tell how it is compressed.
-        n_features: columns; the largest index of the file unless told otherwise. A test set may lack the last ones.
-        labels: the label that becomes -1 and the one that becomes 1; without it labels stay as they are.
-        dense: a matrix in place of `Rows`.
+        path: the file; its first bytes determine the compression.
+        n_features: columns; by default the largest index of the file. A test set may lack the last ones.
+        labels: the label that becomes -1 and the one that becomes 1; by default labels are unchanged.
+        dense: whether to return a matrix instead of `Rows`.
         dtype: of features and labels.
         zero_based: whether the first feature has index 0.
 
-    Returns (features, labels). The file is read in pieces; memory is needed for what it holds. A `qid:` behind the
-    label, as ranking data have it, is skipped.
+    Returns (features, labels). The file is read in chunks; memory is needed only for its content. A `qid:` after the
+    label, as in ranking data, is skipped.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: what is wrong, with the number of the line: indices that do not ascend or are too large, numbers
-            that are not finite in the dtype, other labels than the two (the error names those found), a damaged file,
-            one without samples.
+        ValueError: the number of the line and the problem: indices that do not ascend or are too large, numbers
+            that are not finite in the dtype, labels other than the two (the error names those found), a damaged file,
+            no samples.
 
     Example:
         >>> import burtorch as bt, pathlib, tempfile
@@ -101,15 +101,15 @@ def make_least_squares(
     seed: int = 0,
     dtype: Literal["float64", "float32"] = "float64",
 ) -> tuple[Any, NDArray[Any]]:
-    """Draw `n` samples of `d` features and the targets of a linear model.
+    """Generate `n` samples of `d` features and the targets of a linear model.
 
     Args:
         n, d: at least 1.
-        condition: the largest eigenvalue of the covariance of a row over the least; that of a sample comes near it
-            where n is large.
+        condition: the ratio of the largest to the least eigenvalue of the covariance of a row; that of the samples
+            approaches it for large n.
         density: the probability that an entry is not zero; below 1 the features are `Rows`.
-        noise: the standard deviation of noise on targets, whose signal has variance 1.
-        seed: decides all. A longer problem begins with the samples of a shorter one.
+        noise: the standard deviation of the noise of targets, whose signal has variance 1.
+        seed: determines all numbers. A longer problem begins with the samples of a shorter one.
         dtype: of features and targets.
 
     Returns (features, targets). Raises ValueError for numbers out of range.
@@ -126,7 +126,7 @@ def make_logistic(
     seed: int = 0,
     dtype: Literal["float64", "float32"] = "float64",
 ) -> tuple[Any, NDArray[Any]]:
-    """Draw `n` samples of `d` features and labels of -1 and 1 by logistic regression.
+    """Generate `n` samples of `d` features and labels of -1 and 1 of a logistic model.
 
     Arguments, results and errors as for `make_least_squares`.
 
@@ -147,16 +147,16 @@ def split(
     concentration: float = 0.5,
     seed: int = 0,
 ) -> list[NDArray[np.int64]]:
-    """Divide samples among clients: each goes to one, and each client has at least one.
+    """Divide samples among clients: each belongs to one, and each client has at least one.
 
     Args:
         labels: one for each sample; or the number of samples, for "iid".
-        n_clients: at most the samples there are.
+        n_clients: at most the number of samples.
         how: "iid", a random division; "sorted", by label; both in parts that differ by one sample at most.
             "dirichlet": for each label, shares of the clients are drawn from a Dirichlet distribution (Hsu, Qi and
             Brown 2019).
-        concentration: of the Dirichlet distribution; the smaller, the fewer labels a client has.
-        seed: decides the division.
+        concentration: of the Dirichlet distribution; the smaller it is, the fewer labels a client has.
+        seed: determines the division.
 
     Returns the indices of each client's samples, ascending. Raises ValueError for numbers out of range.
 
@@ -169,6 +169,6 @@ def split(
 
     if isinstance(labels, (int, np.integer)):
         if how != "iid":
-            raise ValueError(f'a division by "{how}" needs the labels, found the number of samples')
+            raise ValueError(f'a division by "{how}" needs the labels, found only the number of samples')
         labels = np.zeros(whole(labels, "samples"))
     return cast("list[NDArray[np.int64]]", _core.divide_samples(labels, n_clients, how, concentration, seed))

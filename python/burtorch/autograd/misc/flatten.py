@@ -16,7 +16,7 @@ __all__ = ["flatten", "flatten_func"]
 
 
 def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """All numbers of a nest of arrays in one row, and the function that makes the nest of such a row again."""
+    """All numbers of a nest of arrays in one row, and the function that converts such a row back to the nest."""
     leaves: list[Any] = []
 
     def leaf(x: Any) -> _Hole:

@@ -1,4 +1,4 @@
-"""Optimisers: of a gradient function ``grad(x, step)`` and a nest of arrays, the nest after all steps."""
+"""Optimisers: given a gradient function ``grad(x, step)`` and a nest of arrays, they return the nest after all steps."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def rmsprop(
     gamma: float = 0.9,
     eps: float = 1e-8,
 ) -> Any:
-    """Steps over the root of a running mean of squares."""
+    """RMSprop: steps divided by the root of a running mean of squares."""
     square = numpy.ones(1)
 
     def step(x: Any, g: Any, _k: int) -> Any:

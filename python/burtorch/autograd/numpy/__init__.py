@@ -1,6 +1,6 @@
-"""NumPy, for bodies that are differentiated: its functions dispatch to burtorch's where they are given Arrays.
+"""NumPy for differentiated bodies: its functions dispatch to burtorch's if an argument is an Array.
 
-Only what NumPy does not hand over has a form of its own here: ``array`` and ``asarray`` of lists that hold Arrays.
+Only functions that NumPy does not dispatch are redefined here: ``array`` and ``asarray`` of lists that contain Arrays.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = sorted({*_numpy.__all__, "array", "asarray"})
 
 
 def array(object: Any, *arguments: Any, **keywords: Any) -> Any:
-    """``numpy.array``; of lists that hold Arrays an Array."""
+    """``numpy.array``; for lists that contain Arrays, an Array."""
     if not is_array(object):
         return _numpy.array(object, *arguments, **keywords)
     if not isinstance(object, (list, tuple)):

@@ -1,4 +1,4 @@
-"""``numpy.fft``, for bodies that are differentiated."""
+"""``numpy.fft`` for differentiated bodies."""
 
 from __future__ import annotations
 

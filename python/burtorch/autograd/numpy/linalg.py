@@ -1,4 +1,4 @@
-"""``numpy.linalg``, for bodies that are differentiated."""
+"""``numpy.linalg`` for differentiated bodies."""
 
 from __future__ import annotations
 

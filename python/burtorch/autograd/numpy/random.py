@@ -1,4 +1,4 @@
-"""``numpy.random``, for bodies that are differentiated."""
+"""``numpy.random`` for differentiated bodies."""
 
 from __future__ import annotations
 

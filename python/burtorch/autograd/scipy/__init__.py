@@ -1,1 +1,1 @@
-"""Functions of SciPy that derivatives go through: ``special`` and ``stats.norm``. SciPy itself is not needed."""
+"""Differentiable functions of SciPy: ``special`` and ``stats.norm``. SciPy itself is not needed."""

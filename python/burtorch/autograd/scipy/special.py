@@ -1,4 +1,4 @@
-"""Functions of ``scipy.special`` that derivatives go through."""
+"""Differentiable functions of ``scipy.special``."""
 
 from __future__ import annotations
 
