@@ -385,7 +385,7 @@ def _exchange_seconds(
 
 
 def _subtrees(start: int, end: int, n: int) -> list[int]:
-    """How many clients the largest complete subtrees of a range have, where there are no clients from n on."""
+    """The sizes of the largest complete subtrees of a range, with n clients in all."""
     found = []
     while start < end:
         size = 1 << (start & -start).bit_length() - 1 if start else 1 << n.bit_length()

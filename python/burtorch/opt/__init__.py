@@ -1,7 +1,7 @@
 """Optimisation of finite sums: problems, sampling, proximal operators, and methods with proven rates.
 
 A problem is a `FiniteSum`; `smoothness` computes its constants; a method takes steps on it, by default those of its
-theorem. docs/optimisation.md has the table of methods. NumPy is needed.
+theorem. docs/optimisation.md has the table of methods. NumPy is required.
 
     >>> import burtorch as bt
     >>> f = bt.opt.logistic_regression([[1.0, 2.0], [3.0, -1.0], [-1.0, 1.0]], [1, -1, 1], l2=0.1)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def at_most(mu: float, L: float) -> None:
-    """A ValueError for strong convexity above the smoothness, but for rounding."""
+    """Raises ValueError if mu exceeds L by more than rounding."""
     if mu > L * (1.0 + 1e-9):
         raise ValueError(f"mu must be at most L, which is {L}, found {mu}")
 
@@ -26,13 +26,13 @@ class AGD(Method):
 
     Args:
         problem: a FiniteSum.
-        mu: of the strong convexity of f, at most L: that of `smoothness` unless told otherwise; 0 for convex f.
+        mu: the strong convexity of f, at most L: by default that of `smoothness`; 0 for convex f.
         others: see `Method`.
 
     Theorem (Nesterov 2018, "Lectures on convex optimization", Section 2.2; Beck and Teboulle 2009), with y = x + s (z -
-    x), x+ = prox(y - step grad f(y)) and G = (y - x+)/step, for step <= 1/L: where mu > 0, theta = sqrt(mu step), s =
+    x), x+ = prox(y - step grad f(y)) and G = (y - x+)/step, for step <= 1/L: if mu > 0, theta = sqrt(mu step), s =
     theta/(1 + theta), z+ = z + theta (y - z) - (theta/mu) G and Phi = f(x) - f* + (mu/2) |z - x*|^2, Phi+ <= (1 -
-    theta) Phi. Where mu = 0, t+ = 1/2 + sqrt(1/4 + t^2), s = 1/t+, z+ = z - t+ step G and Phi = 2 step t^2 (f(x) - f*)
+    theta) Phi. If mu = 0, t+ = 1/2 + sqrt(1/4 + t^2), s = 1/t+, z+ = z - t+ step G and Phi = 2 step t^2 (f(x) - f*)
     + |z - x*|^2, Phi+ <= Phi. Memory: 4 d.
 
     Example:
@@ -83,16 +83,16 @@ class AGD(Method):
 
 
 class LKatyusha(Method):
-    """L-Katyusha, which is L-SVRG with momentum: at u = theta z + w/2 + (1/2 - theta) x, g = grad_S f(u) - grad_S f(w)
+    """L-Katyusha, L-SVRG with momentum: at u = theta z + w/2 + (1/2 - theta) x, g = grad_S f(u) - grad_S f(w)
     + grad f(w); z+ = (step mu u + z - step g)/(1 + step mu), x+ = u + theta (z+ - z); with probability p the point w
     becomes x. There is no proximal term.
 
     Args:
         problem: a FiniteSum.
-        sampling: `Nice(1)` unless told otherwise; another size of Nice, or Full.
-        p: 1/n unless told otherwise.
-        theta: min(sqrt(2 mu/(3 p L_max)), 1/2) unless told otherwise; above 0 and at most 1/2.
-        mu: of the strong convexity of f, above 0 and at most L: that of `smoothness` unless told otherwise.
+        sampling: by default `Nice(1)`; another size of Nice, or Full.
+        p: by default 1/n.
+        theta: by default min(sqrt(2 mu/(3 p L_max)), 1/2); above 0 and at most 1/2.
+        mu: the strong convexity of f, above 0 and at most L: by default that of `smoothness`.
         others: see `Method`.
 
     Theorem (Kovalev, Horvath and Richtarik 2020, "Don't jump through hoops", Theorem 11; convex f_i, batches of one,
@@ -132,7 +132,7 @@ class LKatyusha(Method):
             assert constants is not None
             mu = constants.mu
         if not mu > 0.0:
-            raise ValueError("no strong convexity of f is known: give mu, or l2 to the problem")
+            raise ValueError("the strong convexity of f is unknown: pass mu, or add l2 to the problem")
         if theta is None:
             assert constants is not None
             theta = min(math.sqrt(2.0 * mu / (3.0 * self.p * constants.L_max)), 0.5)

@@ -1,4 +1,4 @@
-"""What arguments of methods must be: one error for each kind, before anything runs."""
+"""Checks of methods' arguments, one error per kind, before anything runs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def positive(value: float, name: str, most: float = math.inf) -> float:
 
 
 def whole(value: Any, name: str, least: int = 1) -> int:
-    """A whole number."""
+    """An integer."""
     try:
         found = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be a whole number, found {value!r}") from None
+        raise TypeError(f"{name} must be an integer, found {value!r}") from None
     if not least <= found < 2**64:
         expected = f"at least {least}" if found < least else "below 2**64"
         raise ValueError(f"{name} must be {expected}, found {found}")
@@ -52,12 +52,12 @@ def point(x: ArrayLike, d: int, name: str) -> NDArray[np.float64]:
     if found.shape != (d,):
         raise ValueError(f"{name} must have the shape ({d},), found {found.shape}")
     if not np.isfinite(found).all():
-        raise ValueError(f"{name} must be finite, found others")
+        raise ValueError(f"{name} must be finite")
     return found
 
 
 def of_kind(value: object, kind: type, name: str, example: str) -> None:
-    """A TypeError for an object of another class."""
+    """Raises TypeError for an object of another class."""
     if not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         raise TypeError(f"{name} must be {article} {kind.__name__}, such as {example}, found {type(value).__name__}")

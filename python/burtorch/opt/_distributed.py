@@ -1,4 +1,4 @@
-"""Methods whose clients send compressed vectors: DCGD, DIANA, MARINA, EF21."""
+"""Methods with compressed messages of clients: DCGD, DIANA, MARINA, EF21."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 UNTOLD = {"threads", "constants", "x_star", "f_star", "lyapunov", "network"}
-"""Arguments in which processes may differ, or whose arrays are long."""
+"""Arguments that may differ between processes, or that are long arrays."""
 
 
 def _is_perm_k(compressor: Compressor) -> bool:
@@ -35,31 +35,31 @@ def _is_perm_k(compressor: Compressor) -> bool:
 
 
 def covered(method: str, name: str, found: float, most: float) -> None:
-    """A ValueError for a factor that is above that of the method's theorem, but for rounding."""
+    """Raises ValueError if a factor exceeds that of the method's theorem by more than rounding."""
     if found > most * (1.0 + 1e-12):
         raise ValueError(
-            f"the theory of {method} knows no {name} above {most:g}, found {found:g}; give a number as step"
+            f"the theory of {method} covers no {name} above {most:g}, found {found:g}; give a number as step"
         )
 
 
 class Distributed(Method):
-    """A method of clients, each of which has samples of its own: the base of all of them.
+    """A method with clients, each with its own samples: the base of all of them.
 
     f is the mean over clients of the means of their samples, and constants are those of these means.
 
     Args of every such method, besides those of `Method`:
-        problem: a FiniteSum, or a list of a `Client` for each.
-        clients: the samples of each, such as a split of the data, each sample once; or how many, of consecutive
-            samples; one for each sample unless told otherwise.
-        compressor: of `burtorch.compress`, for the methods that have one.
-        start: "gradient" or "zero": where the clients' shifts start. MARINA and its variants start at the gradient.
-        network: a `Network`, whose virtual clock the records read.
-        client_dtype: "float32" keeps the vectors of clients in half of the bytes: of `EF21`, `EF21PP` and `EF21SGDM`
-            with a compressor that sends numbers as they are (Identity, TopK, TopLEK), and of `Scaffold`. Clients then
-            send what their rounded vectors move by, so the server's mean stays that of the clients. Rounding leaves a
+        problem: a FiniteSum, or a list of `Client` objects.
+        clients: the samples of each client, such as a split of the data, each sample once; or a number of clients with
+            consecutive samples; by default one client per sample.
+        compressor: of `burtorch.compress`, for compressing methods.
+        start: the initial shifts of the clients, "gradient" or "zero". MARINA and its variants start at the gradient.
+        network: a `Network`, for the virtual time of the records.
+        client_dtype: "float32" halves the memory of the clients' vectors, for `EF21`, `EF21PP` and `EF21SGDM`
+            with a compressor that sends exact numbers (Identity, TopK, TopLEK), and for `Scaffold`. Clients then
+            send the change of their rounded vectors, so the server's mean stays that of the clients. Rounding leaves a
             gradient of some 1e-8 of those of the clients.
-        engine: "local", "mpi", or an engine such as `burtorch.mpi.Engine`: which processes the clients work in. It
-            changes no bit of an iterate. Every process is given the whole problem, and all call the same methods.
+        engine: "local", "mpi", or an engine such as `burtorch.mpi.Engine`: the processes of the clients. It
+            changes no bit of an iterate. Every process receives the whole problem, and all call the same methods.
     """
 
     _has_clients = True
@@ -103,7 +103,7 @@ class Distributed(Method):
     def _state(self) -> dict[str, Any]:
         arrays = super()._state()
         if self.engine is not None:
-            # Arrays whose names end in _i have a row for each client.
+            # Arrays whose names end in _i have one row per client.
             rows = {name: part for name, part in arrays.items() if name.endswith("_i")}
             arrays |= {name: self.engine.rows(part).astype(part.dtype) for name, part in rows.items()}
         return arrays
@@ -124,7 +124,7 @@ class Distributed(Method):
     ) -> list[Record]:
         if self.engine is not None and (seconds is not None or stop is not None):
             raise ValueError(
-                "processes would not end at the same step: give steps, epochs or bits in place of seconds and stop"
+                "processes would not end at the same step: give steps, epochs or bits instead of seconds and stop"
             )
         return super().run(steps, seconds=seconds, stop=stop, **more)
 
@@ -132,7 +132,7 @@ class Distributed(Method):
 
 
 class _Compressed(Distributed):
-    """With a compressor."""
+    """A method with a compressor."""
 
     def __init__(
         self,
@@ -149,10 +149,10 @@ class _Compressed(Distributed):
         super().__init__(problem, x0, clients=parts, compressor=compressor, **more)
 
     def _omega(self) -> float:
-        """Of messages that clients draw apart from each other."""
+        """The omega of messages that clients draw independently."""
         if _is_perm_k(self.compressor):
             raise ValueError(
-                f"the theory of {type(self).__name__} takes independent compressors; give a number as step"
+                f"the theory of {type(self).__name__} needs independent compressors; give a number as step"
             )
         return self.compressor.omega(self.problem.d, self.n_clients)
 
@@ -164,7 +164,7 @@ class _Compressed(Distributed):
 
 
 class DCGD(_Compressed):
-    """DCGD: clients send C(grad f_i(x)); x+ = prox(x - step mean of what they send).
+    """DCGD: clients send C(grad f_i(x)); x+ = prox(x - step mean of the messages).
 
     Theorem (Khirirat, Feyzmahdavian and Johansson 2018; in this form Gorbunov, Hanzely and Richtarik 2020, convex f_i,
     unbiased C): for step <= 1/(L + 2 omega L_max/n), E |x+ - x*|^2 <= (1 - step mu) |x - x*|^2 + 2 step^2 (omega/n)
@@ -196,8 +196,8 @@ class DIANA(_Compressed):
     h_i.
 
     Args:
-        problem: a FiniteSum, or a list of a `Client` for each.
-        alpha: 1/(1 + omega) unless told otherwise; the theorem covers no larger one.
+        problem: a FiniteSum, or a list of `Client` objects.
+        alpha: by default 1/(1 + omega); the theorem covers no larger one.
         others: see `Distributed`.
 
     Theorem (Mishchenko, Gorbunov, Takac and Richtarik 2019; Horvath et al. 2019; convex f_i, unbiased C): for alpha <=
@@ -236,7 +236,7 @@ class DIANA(_Compressed):
         return 1.0 / (self.constants.L + 6.0 * self._omega() * self.constants.L_max / self.n_clients)
 
     def rate(self) -> float:
-        """The proven factor of Phi per step. ValueError for an alpha that the theorem does not cover."""
+        """The proven factor of Phi per step. Raises ValueError for an alpha that the theorem does not cover."""
         covered("DIANA", "alpha", self.alpha, 1.0 / (1.0 + self._omega()))
         return max(1.0 - self.gamma * self.constants.mu, 1.0 - self.alpha / 2.0)
 
@@ -255,14 +255,14 @@ class MARINA(_Compressed):
     f_i(x)).
 
     Args:
-        problem: a FiniteSum, or a list of a `Client` for each.
-        p: the expected share of numbers that C sends, unless told otherwise.
+        problem: a FiniteSum, or a list of `Client` objects.
+        p: by default the expected share of numbers that C sends.
         pl: whether "theory" takes the step of the Polyak-Lojasiewicz case, with mu of the problem.
         others: see `Distributed`; there are no shifts.
 
     Theorem (Gorbunov, Burlachenko, Li and Richtarik 2021; unbiased C): with K = (1 - p) omega/(p n), step = 1/(L +
     sqrt(K) L_plus) and Phi = f(x) - f* + step/(2p) |g - grad f(x)|^2, E Phi+ <= Phi - (step/2) |grad f(x)|^2; f need
-    not be convex. With PermK (Szlendak, Tyurin and Richtarik 2021) K = (1 - p)/p and L_pm is in the place of L_plus.
+    not be convex. With PermK (Szlendak, Tyurin and Richtarik 2021) K = (1 - p)/p and L_pm replaces L_plus.
     With pl, step = min(1/(L + sqrt(2K) L_plus), p/(2 mu)), the weight is step/p, and E Phi+ <= (1 - step mu) Phi.
     Memory: none of clients.
 
@@ -297,7 +297,7 @@ class MARINA(_Compressed):
         super().__init__(problem, x0, compressor=compressor, clients=parts, p=self.p, **more)
 
     def _spread(self) -> tuple[float, float]:
-        """The factor of (1 - p)/p in K, and what is in the place of L_plus."""
+        """The factor of (1 - p)/p in K, and the constant in place of L_plus."""
         if _is_perm_k(self.compressor):
             return 1.0, self.constants.L_pm
         return self._omega() / self.n_clients, self.constants.L_plus
@@ -328,7 +328,7 @@ class EF21(_Compressed):
     """EF21: x+ = prox(x - step g); clients send m_i = C(grad f_i(x+) - g_i); g_i += m_i, g = mean g_i.
 
     Args:
-        problem: a FiniteSum, or a list of a `Client` for each.
+        problem: a FiniteSum, or a list of `Client` objects.
         pl: whether "theory" takes the step of the Polyak-Lojasiewicz case, with mu of the problem.
         others: see `Distributed`.
 

@@ -1,4 +1,4 @@
-"""Where the clients of a method work: in this process, or divided among several."""
+"""Engines: the clients of a method in this process, or divided among several."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """Processes that take the same steps, each with clients of its own."""
+    """Processes that take the same steps, each with its own clients."""
 
     def here(self, n_clients: int) -> tuple[int, int]:
         """The first client of this process, and the one after its last."""
 
     def gather(self, own: Numbers) -> Numbers:
-        """What all processes give, one after the other, in the order of their clients. One that gives nothing has
-        failed, which is an error in all of them."""
+        """The concatenated contributions of all processes, in the order of their clients. An empty contribution means
+        that the process has failed, which is an error in all of them."""
 
     def rows(self, own: Numbers) -> Numbers:
-        """The same, where a process may have nothing to give."""
+        """The same, but contributions may be empty."""
 
 
 def agree(engine: Engine, told: object) -> None:
-    """Raises ValueError where processes have made methods that are not the same, if the engine can tell."""
+    """Raises ValueError if processes have made different methods, if the engine can tell."""
     same = getattr(engine, "same", None)
     if same is not None:
         same(repr(told))
 
 
 def engine_of(engine: str | Engine) -> Engine | None:
-    """The engine of this name; None for "local", where all clients are in this process."""
+    """The engine called ``engine``; None for "local", with all clients in this process."""
     if engine == "local":
         return None
     if engine == "mpi":

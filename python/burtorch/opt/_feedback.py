@@ -1,4 +1,4 @@
-"""Methods whose clients remember what a compressor left out: EF14, EF21-SGDM, EF21-PP, EF21-BC; and DASHA."""
+"""Methods with error feedback: EF14, EF21-SGDM, EF21-PP, EF21-BC; and DASHA."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class EF14(_Compressed):
-    """EF14, error feedback as it was first: clients send m_i = C(e_i + step grad f_i(x)) and keep e_i+ = e_i + step
+    """EF14, the original error feedback: clients send m_i = C(e_i + step grad f_i(x)) and keep e_i+ = e_i + step
     grad f_i(x) - m_i; x+ is x less the mean of m_i. There is no proximal term.
 
     Seide et al. 2014. The point x - mean e_i moves by exactly step grad f(x). Theorem (Stich and Karimireddy 2020, "The
@@ -78,13 +78,13 @@ class EF21SGDM(_Compressed):
     momentum grad of a batch of client i's samples at x+; clients send m_i = C(v_i - g_i); g_i += m_i, g = mean g_i.
 
     Args:
-        problem: a FiniteSum, or a list of a `Client` for each.
+        problem: a FiniteSum, or a list of `Client` objects.
         momentum: above 0 and at most 1.
-        sampling: the batches of each client; `Nice(1)` unless told otherwise.
+        sampling: the batches of each client; by default `Nice(1)`.
         others: see `Distributed`.
 
     Theorem (Fatkhullin, Tyurin and Richtarik 2023, "Momentum provably improves error feedback!", Theorem 3, with the
-    constants that its proof gives; contractive C): with theta and beta as for `EF21`, m = momentum, Q = 2
+    constants of its proof; contractive C): with theta and beta as for `EF21`, m = momentum, Q = 2
     (beta/theta) (m^2 + (1 - m)^2) L_plus^2 + ((1 - m)/m)^2 L^2, step = 1/(L + sqrt(2 Q)) and Phi = f(x) - f* +
     (step/theta) mean |g_i - v_i|^2 + 2 step (beta m/theta) mean |v_i - grad f_i(x)|^2 + (step/m) |mean v_i - grad
     f(x)|^2, E Phi+ <= Phi - (step/2) |grad f(x)|^2 + step m^2 ((1 - alpha)/theta + 2 beta m/theta + 1/(m n)) s2, with
@@ -137,7 +137,7 @@ class EF21SGDM(_Compressed):
             return None
         m, state, (theta, beta) = self.momentum, self._state(), self._theta_beta()
         own, sent = self._gradients(self.x), state["g_i"].reshape(self.n_clients, -1)
-        # Without momentum v_i is the gradient of the last batch, which g_i is an estimate of.
+        # Without momentum v_i is the gradient of the last batch, which g_i estimates.
         averages = state["v_i"].reshape(self.n_clients, -1) if m < 1.0 else own
         errors = averages - own
         spread = squared(sent - averages) / theta + 2.0 * beta * m / theta * squared(errors)
@@ -146,17 +146,17 @@ class EF21SGDM(_Compressed):
 
 
 class EF21PP(EF21):
-    """EF21-PP: EF21 of which a cohort takes part in each round; g_i of the others stays.
+    """EF21-PP: EF21 with a cohort in each round; the g_i of other clients do not change.
 
     Args:
-        problem: a FiniteSum, or a list of a `Client` for each.
-        cohort: `Nice` or `Independent`: which clients take part.
+        problem: a FiniteSum, or a list of `Client` objects.
+        cohort: the participating clients, `Nice` or `Independent`.
         pl: as for `EF21`.
         others: see `Distributed`.
 
     Theorem (Fatkhullin, Sokolov, Gorbunov, Li and Richtarik 2021, "EF21 with bells & whistles"): a client that takes
-    part with probability q sends C or nothing, which together is a contractive compressor with q alpha in the place of
-    alpha; with it the theorem of EF21 holds in expectation. Memory: d for each client.
+    part with probability q sends C or nothing, which together is a contractive compressor with q alpha in place of
+    alpha, for which the theorem of EF21 holds in expectation. Memory: d for each client.
 
     Example:
         >>> import burtorch as bt
@@ -169,7 +169,7 @@ class EF21PP(EF21):
 
     def __init__(self, problem: Problem, x0: ArrayLike | None = None, *, cohort: Sampling, **more: Any) -> None:
         if not isinstance(cohort, (Full, Nice, Independent)):
-            raise ValueError(f"the cohort of EF21PP is Full, Nice or Independent, found {cohort!r}")
+            raise ValueError(f"the cohort of EF21PP must be Full, Nice or Independent, found {cohort!r}")
         super().__init__(problem, x0, sampling=cohort, **more)
 
     def theta_beta(self) -> tuple[float, float]:
@@ -183,13 +183,13 @@ class EF21BC(EF21):
     g_i += m_i; the server sends b = D(mean g_i - g), and g+ = g + b.
 
     Args:
-        problem: a FiniteSum, or a list of a `Client` for each.
+        problem: a FiniteSum, or a list of `Client` objects.
         downlink: the contractive compressor D of the server.
         pl: as for `EF21`.
         others: see `Distributed`.
 
     Theorem (Fatkhullin, Sokolov, Gorbunov, Li and Richtarik 2021, "EF21 with bells & whistles", EF21-BC, with the
-    constants that its proof gives where its free ones are best): with theta and beta of C and D as for `EF21`, u =
+    constants of its proof and the best free ones): with theta and beta of C and D as for `EF21`, u =
     sqrt(beta_C/theta_C), v = k sqrt(beta_D/theta_D), k = 1 for TopK and otherwise 1 + sqrt(1 - alpha_C), step = 1/(L +
     L_AM ((1 + u)(1 + v) - 1)), G = mean (L_AM/L_i) |g_i - grad f_i(x)|^2 and Phi = f(x) - f* + step/(2 theta_C) (1 + v)
     (1 + v + v/u) G + step/(2 theta_D) (1 + u/(v (1 + u))) |g - mean g_i|^2, E Phi+ <= Phi - (step/2) |grad f(x)|^2; f
@@ -238,7 +238,7 @@ class EF21BC(EF21):
         errors = own - self._gradients(self.x)
         spread = float((c.L_AM / c.L_i * (errors**2).sum(axis=1)).mean())
         twice = 1.0 if self.pl else 2.0
-        # Where a compressor loses nothing, its error is 0 and needs no weight.
+        # If a compressor is exact, its error is 0 and needs no weight.
         up = (1.0 + v) * (1.0 + v + v / u) / (twice * self.theta_beta()[0]) if u else 0.0
         down = (1.0 + u / (v * (1.0 + u))) / (twice * self._down[0]) if v else 0.0
         return loss - self.f_star + self.gamma * (up * spread + down * squared(state["g"] - own.mean(axis=0)))
@@ -246,14 +246,14 @@ class EF21BC(EF21):
 
 class DASHA(_Compressed):
     """DASHA: x+ = prox(x - step g); clients send m_i = C(grad f_i(x+) - h_i - a (g_i - h_i)), g_i += m_i, h_i = grad
-    f_i(x+), g = mean g_i: as MARINA, without rounds in which all numbers are sent.
+    f_i(x+), g = mean g_i: as MARINA, without uncompressed rounds.
 
     Args:
-        problem: a FiniteSum, or a list of a `Client` for each.
-        a: 1/(2 omega + 1) unless told otherwise; the theorem covers no larger one.
-        others: see `Distributed`; with start="zero" g_i start at 0, and nothing is sent before the first step.
+        problem: a FiniteSum, or a list of `Client` objects.
+        a: by default 1/(2 omega + 1); the theorem covers no larger one.
+        others: see `Distributed`; with start="zero" the g_i start at 0, and nothing is sent before the first step.
 
-    Theorem (Tyurin and Richtarik 2023, "DASHA", Theorem 6.1 with the constants that its proof gives, for any first g_i;
+    Theorem (Tyurin and Richtarik 2023, "DASHA", Theorem 6.1 with the constants of its proof, for any initial g_i;
     unbiased C): for a <= 1/(2 omega + 1), step = 1/(L + sqrt(2 omega (2 omega + 1/a)/n) L_plus) and Phi = f(x) - f* +
     step/(2 a) |g - grad f(x)|^2 + (step omega/n) mean |g_i - grad f_i(x)|^2, E Phi+ <= Phi - (step/2) |grad f(x)|^2; f
     need not be convex. Memory: 2 d for each client.

@@ -1,4 +1,4 @@
-"""Methods whose clients take steps of their own between exchanges: Scaffnew, FedAvg and SCAFFOLD."""
+"""Methods with local steps between exchanges: Scaffnew, FedAvg and SCAFFOLD."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class Scaffnew(Distributed):
-    """Scaffnew, which is ProxSkip for clients: steps of their own with corrections h_i, and with probability p an
+    """Scaffnew, which is ProxSkip for clients: local steps with corrections h_i, and with probability p an
     average.
 
     A step is a local one: y_i = x_i - step (grad f_i(x_i) - h_i). With probability p all x_i become the mean of y_i and
     h_i += (p/step)(x_i - y_i), otherwise x_i becomes y_i. `x` is the mean of x_i. There is no proximal term.
 
     Args:
-        problem: a FiniteSum, or a list of a `Client` for each.
-        p: sqrt(mu/L_max) unless told otherwise.
+        problem: a FiniteSum, or a list of `Client` objects.
+        p: by default sqrt(mu/L_max).
         others: see `Distributed`; "gradient" starts h_i at grad f_i - grad f.
 
     Theorem (Mishchenko, Malinovsky, Stich and Richtarik 2022; f_i mu-strongly convex): for step = 1/L_max, p =
@@ -61,7 +61,7 @@ class Scaffnew(Distributed):
         if p is None:
             constants = smoothness(problem, parts) if constants is None else constants
             if constants.mu_min <= 0.0:
-                raise ValueError("no strong convexity of the clients' functions is known: give p, or l2 to the problem")
+                raise ValueError("the strong convexity of the clients' functions is unknown: pass p, or add l2 to the problem")
             p = math.sqrt(constants.mu_min / constants.L_max)
         self.p = probability(p)
         super().__init__(problem, x0, clients=parts, p=self.p, constants=constants, **more)
@@ -85,18 +85,18 @@ class Scaffnew(Distributed):
 
 
 class FedAvg(Distributed):
-    """FedAvg: clients start at x, take `local_steps` steps on their own samples, and x+ is the mean of where they
-    arrive.
+    """FedAvg: clients start at x, take `local_steps` steps on their own samples, and x+ is the mean of their
+    results.
 
     Args:
-        problem: a FiniteSum, or a list of a `Client` for each.
+        problem: a FiniteSum, or a list of `Client` objects.
         local_steps: steps of each client in a round.
-        cohort: which clients take part in a round: `Full`, unless told otherwise, or `Nice`.
-        sampling: the batches of a local step; `Full` unless told otherwise.
+        cohort: the participating clients of a round: by default `Full`, or `Nice`.
+        sampling: the batches of a local step; by default `Full`.
         others: see `Distributed`; there are no shifts and no proximal term.
 
     McMahan et al. 2017. With one local step, all clients and full batches it is gradient descent, and "theory" is 1/L;
-    otherwise its fixed point is not x* where clients differ, no theorem is claimed, and `step` is a number or a
+    otherwise, if clients differ, its fixed point is not x*, no theorem is claimed, and `step` is a number or a
     function of the round. Memory: d for each client.
 
     Example:
@@ -124,14 +124,14 @@ class FedAvg(Distributed):
         self.local_sampling = Full() if sampling is None else sampling
         cohort = Full() if cohort is None else cohort
         if not isinstance(cohort, (Full, Nice)):
-            raise ValueError(f"the cohort of FedAvg is Full or Nice, found {cohort!r}")
+            raise ValueError(f"the cohort of FedAvg must be Full or Nice, found {cohort!r}")
         self._is_gd = local_steps == 1 and isinstance(cohort, Full) and isinstance(self.local_sampling, Full)
         super().__init__(
             problem, x0, sampling=cohort, local_steps=local_steps, local_sampling=self.local_sampling.rule, **more
         )
 
     def theory_step(self) -> float:
-        """1/L where it is gradient descent."""
+        """1/L if it is gradient descent."""
         if not self._is_gd:
             raise ValueError("no theorem is claimed for FedAvg with local steps or batches; give a number as step")
         return 1.0 / self.constants.L
@@ -142,11 +142,11 @@ class Scaffold(Distributed):
     c_i+ = c_i - c + (x - y)/(local_steps step), x+ = x + server_step mean (y - x), and c is the mean of all c_i.
 
     Args:
-        problem: a FiniteSum, or a list of a `Client` for each.
+        problem: a FiniteSum, or a list of `Client` objects.
         local_steps: steps of each client in a round.
-        server_step: the factor of the mean move.
-        cohort: which clients take part in a round: `Full`, unless told otherwise, or `Nice`.
-        sampling: the batches of a local step; `Full` unless told otherwise.
+        server_step: the factor of the mean difference.
+        cohort: the participating clients of a round: by default `Full`, or `Nice`.
+        sampling: the batches of a local step; by default `Full`.
         others: see `Distributed`; "gradient" starts c_i at grad f_i. There is no proximal term.
 
     Theorem (Karimireddy et al. 2020, "SCAFFOLD", Theorem III and its lemmas, option II; convex f_i, mu-strongly convex
@@ -181,7 +181,7 @@ class Scaffold(Distributed):
         self.local_sampling = Full() if sampling is None else sampling
         cohort = Full() if cohort is None else cohort
         if not isinstance(cohort, (Full, Nice)):
-            raise ValueError(f"the cohort of Scaffold is Full or Nice, found {cohort!r}")
+            raise ValueError(f"the cohort of Scaffold must be Full or Nice, found {cohort!r}")
         super().__init__(
             problem,
             x0,
@@ -199,7 +199,7 @@ class Scaffold(Distributed):
         return longest / (self.local_steps * self.server_step)
 
     def _share(self) -> float:
-        """Of the clients that take part."""
+        """The share of clients that take part."""
         return self.sampling.expected_size(self.n_clients) / self.n_clients
 
     def rate(self) -> float:

@@ -1,4 +1,4 @@
-"""MARINA of batches and of cohorts: VR-MARINA and PP-MARINA."""
+"""MARINA with batches and with cohorts: VR-MARINA and PP-MARINA."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class VRMARINA(MARINA):
-    """VR-MARINA: MARINA whose compressed rounds take batches: x+ = prox(x - step g); with probability p g+ = grad
+    """VR-MARINA: MARINA with batches in its compressed rounds: x+ = prox(x - step g); with probability p g+ = grad
     f(x+), otherwise g+ = g + mean C(grad of a batch of f_i at x+ - that at x).
 
     Args:
-        problem: a FiniteSum, or a list of a `Client` for each.
-        sampling: the batches of each client; `Nice(1)` unless told otherwise; `Full`, or `WithReplacement`.
-        p: the lesser of the share of numbers that C sends and the least b/(b + m), with b of the m samples of a client
-            in a batch, unless told otherwise.
+        problem: a FiniteSum, or a list of `Client` objects.
+        sampling: the batches of each client: by default `Nice(1)`; or `Full` or `WithReplacement`.
+        p: by default the smaller of the share of numbers that C sends and the least b/(b + m), with b of the m samples
+            of a client in a batch.
         pl: as for `MARINA`.
         others: see `Distributed`; there are no shifts.
 
@@ -56,7 +56,7 @@ class VRMARINA(MARINA):
     ) -> None:
         self.local_sampling = Nice(1) if sampling is None else sampling
         if not isinstance(self.local_sampling, (Full, Nice, WithReplacement)):
-            raise ValueError(f"the batches of VRMARINA are Full, Nice or WithReplacement, found {sampling!r}")
+            raise ValueError(f"the batches of VRMARINA must be Full, Nice or WithReplacement, found {sampling!r}")
         problem, parts = divided(problem, clients)
         if p is None:
             sizes = [(self.local_sampling.expected_size(len(part)), len(part)) for part in parts if len(part)]
@@ -68,7 +68,7 @@ class VRMARINA(MARINA):
         )
 
     def _spread(self) -> tuple[float, float]:
-        """The factor of (1 - p)/p in K, and what is in the place of L_plus."""
+        """The factor of (1 - p)/p in K, and the constant in place of L_plus."""
         assert self.clients is not None
         omega, squares = self._omega(), smoothness_of_samples(self.problem) ** 2
         parts = [(constants_of(self.local_sampling, len(part), "VRMARINA")[0], part) for part in self.clients]
@@ -78,13 +78,13 @@ class VRMARINA(MARINA):
 
 
 class PPMARINA(MARINA):
-    """PP-MARINA: MARINA of which a cohort S takes part in the compressed rounds: x+ = prox(x - step g); with
+    """PP-MARINA: MARINA with a cohort S in its compressed rounds: x+ = prox(x - step g); with
     probability p g+ = grad f(x+) by all clients, otherwise g+ = g + mean over S of C(grad f_i(x+) - grad f_i(x)).
 
     Args:
-        problem: a FiniteSum, or a list of a `Client` for each.
-        cohort: `Nice` or `Independent`: which clients take part.
-        p: the share of numbers that C sends times that of the clients that take part, unless told otherwise.
+        problem: a FiniteSum, or a list of `Client` objects.
+        cohort: the participating clients, `Nice` or `Independent`.
+        p: by default the share of numbers that C sends times the share of clients that take part.
         pl: as for `MARINA`.
         others: see `Distributed`; there are no shifts.
 
@@ -114,14 +114,14 @@ class PPMARINA(MARINA):
         **more: Any,
     ) -> None:
         if not isinstance(cohort, (Full, Nice, Independent)):
-            raise ValueError(f"the cohort of PPMARINA is Full, Nice or Independent, found {cohort!r}")
+            raise ValueError(f"the cohort of PPMARINA must be Full, Nice or Independent, found {cohort!r}")
         problem, parts = divided(problem, clients)
         if p is None:
             p = compressor.density(problem.d, len(parts)) * cohort.expected_size(len(parts)) / len(parts)
         super().__init__(problem, x0, compressor=compressor, clients=parts, p=p, sampling=cohort, **more)
 
     def _spread(self) -> tuple[float, float]:
-        """The factor of (1 - p)/p in K, and what is in the place of L_plus."""
+        """The factor of (1 - p)/p in K, and the constant in place of L_plus."""
         c, (a, b) = self.constants, constants_of(self.sampling, self.n_clients, "PPMARINA")
         share = self._omega() / self.sampling.expected_size(self.n_clients)
         return (share + a - b) * c.L_plus**2 + b * c.L_pm**2, 1.0

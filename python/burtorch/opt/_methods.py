@@ -1,4 +1,4 @@
-"""Methods of one machine: gradient descent, SGD, L-SVRG, SAGA, PAGE."""
+"""Methods without clients: gradient descent, SGD, L-SVRG, SAGA, PAGE."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def constants_of(sampling: Sampling, n: int, method: str) -> tuple[float, float]
     """A and B of a sampling, for a theorem that needs them."""
     found = sampling.constants(n)
     if found is None:
-        raise ValueError(f"the theory of {method} knows no {sampling!r}; give a number as step")
+        raise ValueError(f"the theory of {method} does not cover {sampling!r}; give a number as step")
     return found
 
 
@@ -49,15 +49,15 @@ def optimal_batch(n: int, L: float, L_max: float, mu: float, spread: float, eps:
     4).
 
     Args:
-        n: samples.
-        L: of f.
-        L_max: the largest of f_i.
-        mu: of the strong convexity.
-        spread: mean |grad f_i(x*)|^2 (less the square of the mean, where there is a proximal term).
+        n: the number of samples.
+        L: the smoothness of f.
+        L_max: the largest smoothness of an f_i.
+        mu: the strong convexity.
+        spread: mean |grad f_i(x*)|^2 (less the square of the mean, with a proximal term).
         eps: the accuracy.
 
-    It is 1 where the noise at x* is small beside L_max, and grows with it: "a batch of about 1 is best" holds in the
-    first case only.
+    It is 1 if the noise at x* is small relative to L_max, and grows with the noise: "a batch of about 1 is best" holds
+    only in the first case.
 
     Example:
         >>> import burtorch as bt
@@ -94,12 +94,12 @@ class GD(Method):
 
 
 class SGD(Method):
-    """SGD and Prox-SGD: x+ = prox(x - step g), with g the estimate of grad f(x) by a batch.
+    """SGD and Prox-SGD: x+ = prox(x - step g), with g the estimate of grad f(x) from a batch.
 
     Args:
         problem: a FiniteSum.
-        sampling: `Nice(1)` unless told otherwise.
-        eps: the accuracy E |x - x*|^2 <= eps, above 0, that "theory" steps aim at, which needs x_star and mu > 0;
+        sampling: by default `Nice(1)`.
+        eps: the target accuracy E |x - x*|^2 <= eps of "theory" steps, above 0, which needs x_star and mu > 0;
             without it they are the largest.
         others: see `Method`.
 
@@ -155,7 +155,7 @@ class SGD(Method):
         if noise <= 0.0:
             return step
         if not self.constants.mu > 0.0:
-            raise ValueError("no strong convexity of f is known: add l2 to the problem, or leave out eps")
+            raise ValueError("the strong convexity of f is unknown: add l2 to the problem, or leave out eps")
         return min(step, self.eps * self.constants.mu / (4.0 * noise))
 
 
@@ -165,14 +165,14 @@ class LSVRG(Method):
 
     Args:
         problem: a FiniteSum.
-        sampling: `Nice(1)` unless told otherwise.
-        p: 1/n unless told otherwise.
+        sampling: by default `Nice(1)`.
+        p: by default 1/n.
         others: see `Method`.
 
     Theorem (Kovalev, Horvath and Richtarik 2020, "Don't jump through hoops", Theorem 5; convex f_i, batches of one, and
     larger ones, whose variance is smaller): for step = 1/(6 M) with M = max L_i/(n q_i) and Phi = |x - x*|^2 + (4
     step^2/(p n)) sum |grad f_i(w) - grad f_i(x*)|^2/(n q_i), E Phi+ <= max(1 - step mu, 1 - p/2) Phi. Here q_i are the
-    probabilities of `Importance`; for `Nice`, `WithReplacement` and `Full` they are 1/n, and M = L_max. "theory" takes
+    probabilities of `Importance`; for `Nice`, `WithReplacement` and `Full` they are 1/n, and M = L_max. "theory" supports
     no other sampling.
     Memory: 3 d.
 
@@ -200,9 +200,9 @@ class LSVRG(Method):
         super().__init__(problem, x0, sampling=Nice(1) if sampling is None else sampling, p=self.p, **more)
 
     def theory_step(self) -> float:
-        """1/(6 max L_i/(n q_i)), which is 1/(6 L_max) but for `Importance`."""
+        """1/(6 max L_i/(n q_i)), which is 1/(6 L_max) except with `Importance`."""
         if not isinstance(self.sampling, (Full, Nice, WithReplacement, Importance)):
-            raise ValueError(f"the theory of LSVRG knows no {self.sampling!r}; give a number as step")
+            raise ValueError(f"the theory of LSVRG does not cover {self.sampling!r}; give a number as step")
         return 1.0 / (6.0 * float((self.constants.L_i / share_of(self.sampling, self.problem.n)).max()))
 
     def rate(self) -> float:
@@ -225,7 +225,7 @@ class SAGA(Method):
 
     Args:
         problem: a FiniteSum.
-        sampling: `Nice(1)` unless told otherwise; another size of Nice, or Full.
+        sampling: by default `Nice(1)`; another size of Nice, or Full.
         others: see `Method`.
 
     Theorem (Defazio, Bach and Lacoste-Julien 2014; in this form Gorbunov, Hanzely and Richtarik 2020, convex f_i,
@@ -247,7 +247,7 @@ class SAGA(Method):
     def __init__(self, problem: FiniteSum, x0: Any = None, *, sampling: Sampling | None = None, **more: Any) -> None:
         sampling = Nice(1) if sampling is None else sampling
         if not isinstance(sampling, (Nice, Full)):
-            raise ValueError(f"SAGA takes the samplings Nice and Full, found {sampling!r}")
+            raise ValueError(f"SAGA supports the samplings Nice and Full, found {sampling!r}")
         super().__init__(problem, x0, sampling=sampling, **more)
 
     def theory_step(self) -> float:
@@ -272,14 +272,14 @@ class PAGE(Method):
 
     Args:
         problem: a FiniteSum.
-        sampling: `Nice(1)` unless told otherwise.
-        p: tau/(n + tau) unless told otherwise, with tau the expected size of a batch.
+        sampling: by default `Nice(1)`.
+        p: by default tau/(n + tau), with tau the expected size of a batch.
         pl: whether "theory" takes the step of the Polyak-Lojasiewicz case, with mu of the problem.
         others: see `Method`.
 
     Theorem (Li, Bao, Zhang and Richtarik 2021; any sampling: Tyurin, Sun, Burlachenko and Richtarik 2022): with K = (1
     - p)/p A, step = 1/(L + sqrt(K) L_pm) and Phi = f(x) - f* + step/(2p) |g - grad f(x)|^2, E Phi+ <= Phi - (step/2)
-    |grad f(x)|^2; f need not be convex. For Nice(tau) A = (n - tau)/(tau (n - 1)); where A and B differ, K L_pm^2 is (1
+    |grad f(x)|^2; f need not be convex. For Nice(tau) A = (n - tau)/(tau (n - 1)); if A and B differ, K L_pm^2 is (1
     - p)/p ((A - B) L_plus^2 + B L_pm^2). With pl, step = min(1/(L + sqrt(2K) L_pm), p/(2 mu)), the weight is step/p,
     and E Phi+ <= (1 - step mu) Phi. Memory: 3 d.
 
@@ -315,7 +315,7 @@ class PAGE(Method):
     def theory_step(self) -> float:
         """1/(L + sqrt(K) L_pm), or with `pl` min(1/(L + sqrt(2K) L_pm), p/(2 mu))."""
         if not isinstance(self.sampling, self._uniform):
-            raise ValueError(f"the theory of PAGE knows no {self.sampling!r}; give a number as step")
+            raise ValueError(f"the theory of PAGE does not cover {self.sampling!r}; give a number as step")
         c, (a, b) = self.constants, constants_of(self.sampling, self.problem.n, "PAGE")
         spread = ((a - b) * c.L_plus**2 + b * c.L_pm**2) ** 0.5
         K = (1.0 - self.p) / self.p

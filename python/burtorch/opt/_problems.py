@@ -1,4 +1,4 @@
-"""Problems whose terms are computed in Rust, and sums of the losses of oracles."""
+"""Problems with terms computed in Rust, and sums of losses of oracles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _rows(features: Features) -> Any:
-    """A sparse matrix as the arrays that Rust takes; anything else as it is."""
+    """A sparse matrix as arrays for Rust; other features unchanged."""
     if isinstance(features, tuple) and len(features) == 4 and isinstance(features[3], tuple):
         starts, columns, values, shape = features
         return starts, columns, values, shape[1]
@@ -25,14 +25,14 @@ def _rows(features: Features) -> Any:
         return features
     rows = features.tocsr()
     if not rows.has_canonical_format:
-        # In a copy: the matrix may be the caller's.
+        # In a copy, because the matrix may belong to the caller.
         rows = rows.copy()
         rows.sum_duplicates()
     return rows.indptr, rows.indices, rows.data, rows.shape[1]
 
 
 def _flat(given: Any, name: str) -> Any:
-    """One for each row; a matrix of one column or row may be a mistake, so it is refused."""
+    """One number per row; a matrix of one column or row may be a mistake and is refused."""
     import numpy as np
 
     if (found := np.ndim(given)) != 1:
@@ -52,7 +52,7 @@ def _two_labels(labels: ArrayLike, names: Sequence[float] | None) -> NDArray[np.
     if not set(found.tolist()) <= {negative, positive}:
         shown = ", ".join(f"{label:g}" for label in found[:5])
         expected = f"{negative:g} and {positive:g}"
-        raise ValueError(f"labels must be {expected}, found {shown}; name yours by label_names=(negative, positive)")
+        raise ValueError(f"labels must be {expected}, found {shown}; pass label_names=(negative, positive)")
     return np.where(given == positive, 1.0, -1.0)
 
 
@@ -67,14 +67,14 @@ def logistic_regression(
     """f_i(x) = log(1 + exp(-b_i a_i x)) + regularisers, with labels b_i of -1 and 1.
 
     Args:
-        features: a matrix, a sparse matrix of SciPy, or (starts, columns, values, d) of sparse rows.
-        labels: one for each row.
+        features: a matrix, a sparse SciPy matrix, or (starts, columns, values, d) of sparse rows.
+        labels: one per row.
         l2: adds l2/2 |x|^2.
         nonconvex: adds nonconvex * sum x_j^2/(1 + x_j^2).
-        label_names: the two values that labels have, the negative one first; -1 and 1 unless told otherwise.
+        label_names: the two values of the labels, the negative one first; by default -1 and 1.
 
     Raises:
-        ValueError: features that are not finite, lengths that differ, labels of another shape than (n,), other labels
+        ValueError: features that are not finite, different lengths, labels whose shape is not (n,), other labels
             (the error names them).
 
     Example:
@@ -98,7 +98,7 @@ def least_squares(features: Features, targets: ArrayLike, *, l2: float = 0.0, no
 
 
 def robust_regression(features: Features, targets: ArrayLike, *, l2: float = 0.0, nonconvex: float = 0.0) -> FiniteSum:
-    """f_i(x) = log(1 + (a_i x - b_i)^2/2) + regularisers: Cauchy's loss, which is not convex.
+    """f_i(x) = log(1 + (a_i x - b_i)^2/2) + regularisers: Cauchy's loss, a non-convex one.
 
     Arguments and errors as for `logistic_regression`.
 
@@ -113,12 +113,12 @@ def robust_regression(features: Features, targets: ArrayLike, *, l2: float = 0.0
 def softmax_regression(
     features: Features, labels: ArrayLike, *, classes: int | None = None, l2: float = 0.0, nonconvex: float = 0.0
 ) -> FiniteSum:
-    """f_i(x) = logsumexp(X a_i) - (X a_i)[b_i] + regularisers; x holds the rows of X, one for each class.
+    """f_i(x) = logsumexp(X a_i) - (X a_i)[b_i] + regularisers; x contains the rows of X, one per class.
 
     Args:
         features: as for `logistic_regression`.
-        labels: the class of each row, a whole number from 0.
-        classes: how many; one more than the largest label unless told otherwise.
+        labels: the class of each row, an integer from 0.
+        classes: the number of classes; by default one more than the largest label.
         l2: adds l2/2 |x|^2.
         nonconvex: adds nonconvex * sum x_j^2/(1 + x_j^2).
 
@@ -132,23 +132,23 @@ def softmax_regression(
 
     labels = np.asarray(_flat(labels, "labels"))
     if labels.dtype.kind == "f" and not (np.mod(labels, 1.0) == 0.0).all():
-        raise ValueError("labels must be whole numbers from 0, found others")
+        raise ValueError("labels must be integers of at least 0")
     labels = labels.astype(np.int64) if labels.dtype.kind == "f" else labels
     if labels.size and labels.min() < 0:
-        raise ValueError(f"labels must be whole numbers from 0, found {labels.min()}")
+        raise ValueError(f"labels must be integers of at least 0, found {labels.min()}")
     classes = int(labels.max(initial=0)) + 1 if classes is None else classes
     return FiniteSum._softmax(_rows(features), labels, classes, l2, nonconvex)
 
 
 def samples_of(data: tuple[Any, ...]) -> list[NDArray[Any]]:
-    """Arrays with a row for each sample."""
+    """Arrays with one row per sample."""
     import numpy as np
 
     arrays = [np.asarray(part) for part in data]
     lengths = sorted({len(part) if part.ndim else -1 for part in arrays})
     if len(lengths) > 1 or -1 in lengths:
         found = ", ".join("no rows" if length < 0 else str(length) for length in lengths)
-        raise ValueError(f"data must have a row for each sample, found the lengths {found}")
+        raise ValueError(f"data must have one row per sample, found the lengths {found}")
     return arrays
 
 
@@ -157,12 +157,12 @@ def from_oracle(oracle: Any, *data: Any, l2: float = 0.0, nonconvex: float = 0.0
 
     Args:
         oracle: a `burtorch.Oracle` with reduction "mean".
-        data: what it is called with, an array each with a row for each sample.
+        data: its arguments, arrays with one row per sample.
         l2: adds l2/2 |x|^2.
         nonconvex: adds nonconvex * sum x_j^2/(1 + x_j^2).
 
-    Each evaluation writes the point to the Parameters, in whose precision it is computed. Raises TypeError for anything
-    but an Oracle, and ValueError for data of different lengths.
+    Each evaluation writes the point to the Parameters and is computed in their precision. Raises TypeError if ``oracle``
+    is not an Oracle, and ValueError for data of different lengths.
 
     Example:
         >>> import burtorch as bt
@@ -182,11 +182,11 @@ def from_oracle(oracle: Any, *data: Any, l2: float = 0.0, nonconvex: float = 0.0
     params = oracle.params
 
     def mean(x: NDArray[np.float64], samples: NDArray[np.int64]) -> tuple[float, NDArray[np.float64]]:
-        # NumPy converts in a loop without a call for each number.
+        # NumPy converts in a loop without one call per number.
         np.copyto(np.asarray(params.values), x, casting="same_kind")
         value, gradient = oracle(*(part[samples] for part in arrays))
         return float(value), np.asarray(gradient, float)
 
     if not arrays:
-        raise ValueError("an oracle needs data: give arrays with a row for each sample")
+        raise ValueError("an oracle needs data: give arrays with one row per sample")
     return FiniteSum(mean, len(arrays[0]), len(params.values), l2=l2, nonconvex=nonconvex)

@@ -1,4 +1,4 @@
-"""What a method says of itself at a point, and its progress bar."""
+"""Records of a method's state, and its progress bar."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Where a method is. What needs x* or f* is None where these were not given."""
+    """The state of a method. Fields that need x* or f* are None if these were not given."""
 
     step: int
     """Steps taken."""
@@ -21,23 +21,23 @@ class Record:
     grad_norm: float
     """|grad f(x)|, without the proximal term."""
     lyapunov: float | None
-    """The quantity that the method's theorem bounds, where asked for by `lyapunov=True`."""
+    """The quantity that the method's theorem bounds, with `lyapunov=True`."""
     oracle_calls: int
     """Gradients of single samples; a difference of two counts as two."""
     epochs: float
-    """Oracle calls by samples."""
+    """Oracle calls divided by samples."""
     bits_up: float
-    """Bits that clients sent, as theory counts them."""
+    """Bits sent by clients, counted as in the theory."""
     bits_down: float
-    """Bits that clients received."""
+    """Bits received by clients."""
     wire_bytes: int
-    """Bytes of the clients' messages as they are encoded."""
+    """Bytes of the clients' encoded messages."""
     rounds: int
     """Exchanges between clients and server."""
     time: float
-    """Seconds of the virtual clock, of methods that have one."""
+    """Seconds of the virtual clock, if the method has one."""
     seconds: float
-    """Time of steps; recording is not part of it."""
+    """Time of steps, without recording."""
 
 
 class _NoBar:

@@ -1,4 +1,4 @@
-"""Sampling rules and proximal operators: a name and its numbers each; what they do is in Rust."""
+"""Sampling rules and proximal operators: a name and its numbers; Rust implements them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Rule:
 
 
 class Sampling(_Rule):
-    """How batches are drawn: each is a function of (seed, round) alone.
+    """A rule that draws batches; each batch is a function of (seed, round).
 
     Example:
         >>> import burtorch as bt
@@ -34,9 +34,9 @@ class Sampling(_Rule):
     def batch(
         self, n: int, *, seed: int = 0, round: int = 0, client: int = 0
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The batch of a round among n samples, and the factor of each that makes the sum of gradients unbiased.
+        """The batch of a round among n samples, and the weights that make the sum of gradients unbiased.
 
-        Client k of a method, or its worker k, draws as client k + 1.
+        Client or worker k of a method draws as client k + 1.
         """
         return _core._sample(self.rule, n, seed, round, client)[:2]
 
@@ -44,7 +44,7 @@ class Sampling(_Rule):
         """A and B of Tyurin et al. (2022), "Sharper rates and flexible framework for nonconvex SGD", or None.
 
         The estimate g of a mean v of n vectors v_i has E |g - v|^2 <= A mean |v_i|^2/(n q_i) - B |v|^2, with q_i = 1/n
-        but for `Importance`; the bound is an equation.
+        except for `Importance`; the bound holds with equality.
 
         Example:
             >>> import burtorch as bt
@@ -54,7 +54,7 @@ class Sampling(_Rule):
         return _core._sample(self.rule, n, 0, 0)[2]
 
     def expected_size(self, n: int) -> float:
-        """How many samples a batch has on average."""
+        """The expected number of samples in a batch."""
         return _core._sample(self.rule, n, 0, 0)[3]
 
 
@@ -66,7 +66,7 @@ class Full(Sampling):
 
 
 class Nice(Sampling):
-    """`size` different samples, each subset equally probable, in O(size). A = B = (n - size)/(size (n - 1))."""
+    """`size` different samples, all subsets equally probable, in O(size). A = B = (n - size)/(size (n - 1))."""
 
     def __init__(self, size: int) -> None:
         self.rule = ("nice", size)
@@ -101,16 +101,15 @@ class Reshuffle(Sampling):
 
 
 class Partition(Sampling):
-    """One of `parts` blocks of consecutive samples, each with the same probability. Its variance depends on the order
-    of
-    samples: no constants."""
+    """One of `parts` blocks of consecutive samples, each with the same probability. Its variance depends on
+    the order of samples: no constants."""
 
     def __init__(self, parts: int) -> None:
         self.rule = ("partition", parts)
 
 
 class Prox(_Rule):
-    """A convex function R, or the indicator of a set, by its proximal operator.
+    """A convex function R, or the indicator of a set, given by its proximal operator.
 
     Example:
         >>> import burtorch as bt
@@ -121,7 +120,7 @@ class Prox(_Rule):
     def __call__(self, x: ArrayLike, step: float = 1.0, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """argmin over u of step R(u) + |u - x|^2/2, as a new array or in `out`, a float64 array that may be x.
 
-        NaN in x stays NaN; where numbers depend on each other (`Simplex`, `L1Ball`), one that is not finite makes all
+        NaN in x stays NaN; if the numbers depend on each other (`Simplex`, `L1Ball`), one that is not finite makes all
         NaN. Raises ValueError for a step that is negative or not finite, and for `out` of another shape.
         """
         if not 0.0 <= step < math.inf:
@@ -137,7 +136,7 @@ class Prox(_Rule):
         return out
 
     def value(self, x: ArrayLike) -> float:
-        """R(x); 0 for sets, whose points are taken to lie inside."""
+        """R(x); 0 for sets, assuming that x is inside."""
         return _core._prox(self.rule, x, 1.0)[1]
 
 

@@ -1,4 +1,4 @@
-"""Constants of problems, by eigenvalues, and their solutions."""
+"""Constants of problems, computed from eigenvalues, and their solutions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CURVATURE = {"logistic": 0.25, "squares": 1.0, "robust": 1.0, "softmax": 0.5}
 """The largest second derivative of each loss."""
 
 LARGEST = 1e150
-"""The square of a row must be below it: constants take its square."""
+"""A bound of the squared norm of a row, because constants use its square."""
 
 EXACT_UP_TO = 2000
 """The largest matrix whose eigenvalues are computed."""
@@ -31,9 +31,9 @@ EXACT_UP_TO = 2000
 class Smoothness:
     """Constants of a finite sum f = mean of f_i, where i counts samples or clients.
 
-    L: of f. L_i: of each f_i. L_pm: the root of the Hessian variance: mean |(grad f_i(x) - grad f_i(y)) - (grad f(x) -
-    grad f(y))|^2 <= L_pm^2 |x - y|^2. mu: of the strong convexity of f, 0 if none is known; mu_min: of every f_i.
-    `bound` says for L and L_pm how they were found: "eigenvalues" are exact for quadratic problems, and for others
+    L: the smoothness of f. L_i: that of each f_i. L_pm: the root of the Hessian variance: mean |(grad f_i(x) - grad f_i(y)) - (grad f(x) -
+    grad f(y))|^2 <= L_pm^2 |x - y|^2. mu: the strong convexity of f, 0 if unknown; mu_min: that of every f_i.
+    `bound` says how L and L_pm were computed: "eigenvalues" are exact for quadratic problems, and for others
     exact for the largest second derivatives of the losses; all other names are upper bounds.
     """
 
@@ -67,7 +67,7 @@ def _largest(gram: Matrix) -> float:
 
 
 def _least(gram: Matrix, n: int) -> float:
-    """The least eigenvalue of a mean over n rows a of a a'; 0 where it is below the rounding errors of the mean and of
+    """The least eigenvalue of a mean over n rows a of a a'; 0 if it is below the rounding errors of the mean and of
     eigvalsh."""
     import numpy as np
 
@@ -83,7 +83,7 @@ def _norm_squared(rows: Matrix) -> float:
 def _curvature(problem: FiniteSum) -> float:
     found = CURVATURE.get(problem.kind)
     if found is None:
-        raise ValueError("the smoothness of a Python function is unknown; pass a step size in its place")
+        raise ValueError("the smoothness of a Python function is unknown; pass a step size instead")
     return found
 
 
@@ -98,22 +98,22 @@ def smoothness_of_samples(problem: FiniteSum) -> Matrix:
 
 
 def smoothness(problem: Problem, clients: Clients = None) -> Smoothness:
-    """Constants of a problem whose terms are computed in Rust.
+    """Constants of a problem with terms computed in Rust.
 
     Args:
-        problem: of `logistic_regression`, `least_squares`, `robust_regression` or `softmax_regression`; or a list of a
-            `Client` with such a problem for each.
-        clients: the samples of each client, each sample once, or how many share them in order; then f_i is the mean
-            over those of client i.
+        problem: a result of `logistic_regression`, `least_squares`, `robust_regression` or `softmax_regression`; or a
+            list of `Client` objects with such problems.
+        clients: the samples of each client, each sample once, or a number of clients that share them in order; then
+            f_i is the mean over those of client i.
 
-    Eigenvalues are computed where features or samples number at most 2,000: O(n d^2). Else L is bounded by the mean of
-    |a_i|^2 ("trace"), and so are the L_i of clients. Where clients have problems of several kinds or regularisers, L is
-    bounded by the mean of L_i. An eigenvalue that is within rounding of 0 gives mu = 0.
+    Eigenvalues are computed for at most 2,000 features or samples: O(n d^2). Otherwise L is bounded by the mean of
+    |a_i|^2 ("trace"), and so are the L_i of clients. If clients have problems of several kinds or regularisers, L is
+    bounded by the mean of L_i. An eigenvalue within rounding of 0 gives mu = 0.
 
     Raises:
-        TypeError: another problem, or clients that are neither lists nor a number.
-        ValueError: a function of Python, whose constants nothing tells (pass a step size to methods); clients that do
-            not hold each sample once.
+        TypeError: another kind of problem, or clients that are neither lists nor a number.
+        ValueError: a Python function, whose constants are unknown (pass a step size to methods); clients that do
+            not contain each sample once.
 
     Example:
         >>> import burtorch as bt
@@ -156,12 +156,12 @@ def smoothness(problem: Problem, clients: Clients = None) -> Smoothness:
 
 
 def _of_problems(problem: FiniteSum, parts: list[NDArray[np.int64]] | None) -> Smoothness:
-    """Of clients whose problems differ in kind or regulariser."""
+    """The constants of clients whose problems differ in kind or regulariser."""
     import numpy as np
 
     own = divided(problem)[1]
     if parts is not None and [part.tolist() for part in parts] != [part.tolist() for part in own]:
-        raise ValueError("the constants of problems that differ are known for the clients who have them only")
+        raise ValueError("the constants of different problems are known only for the clients that have them")
     found = [smoothness(child) for child in problem._children]
     L_i, mu = np.array([c.L for c in found]), np.array([c.mu for c in found])
     bound = {"L": "mean of L_i", "L_pm": "L_plus"}
@@ -211,16 +211,16 @@ def solve(problem: Problem, clients: Clients = None, *, tolerance: float = 1e-13
     """The minimiser of a strongly convex problem of linear terms, by Newton's method, to a gradient of `tolerance`.
 
     Args:
-        problem: of `least_squares` or `logistic_regression`, with l2 > 0 or enough samples, without the non-convex
-            term; or a list of a `Client` with such a problem for each, of one kind and regulariser.
-        clients: the samples of each client, or how many, where f is the mean over clients.
-        tolerance: the norm of the gradient that is asked for.
+        problem: a result of `least_squares` or `logistic_regression`, with l2 > 0 or enough samples, without the
+            non-convex term; or a list of `Client` objects with such problems, of one kind and regulariser.
+        clients: the samples of each client, or their number, if f is the mean over clients.
+        tolerance: the largest norm of the gradient at the solution.
 
-    Costs O(n d^2) a step and a dense copy of the features.
+    Costs O(n d^2) per step and a dense copy of the features.
 
     Raises:
-        ValueError: another problem, one whose gradient stays above the tolerance, or clients that do not hold each
-            sample once.
+        ValueError: another kind of problem, a gradient that stays above the tolerance, or clients that do not contain
+            each sample once.
 
     Example:
         >>> import burtorch as bt
