@@ -1,7 +1,7 @@
 """The command ``burtorch``, which is also ``python -m burtorch``: one module per subcommand.
 
-Promises that a user never sees a traceback for something a user can cause: bad input is one line on stderr and
-exit code 2, an interrupt exit code 130, anything the machine refuses (memory, disk) exit code 1.
+Promises that user errors give no traceback: bad input is one line on stderr and exit code 2, an interrupt exit code
+130, and a refused resource (memory, disk) exit code 1.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     stdout_is_closed = _open_closed_streams()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a symbol shows its escape
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without a symbol shows its escape
         sys.stdout.reconfigure(errors="backslashreplace")
     parser = build_parser()
     args = parser.parse_args(argv)
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(args.command, str(error), 2)
     except KeyboardInterrupt:
         return _fail(args.command, "interrupted", INTERRUPTED)
-    except BrokenPipeError:  # the reader of stdout has gone, as in `burtorch generate ... | head -1`
+    except BrokenPipeError:  # the reader of stdout has closed it, as in `burtorch generate ... | head -1`
         discard(sys.stdout)
         return 1
     except MemoryError as error:
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open_closed_streams() -> bool:
-    """Opens standard streams that are closed, so that no file takes their places; returns whether stdout was one.
+    """Opens closed standard streams, so that no file takes their descriptors; returns whether stdout was closed.
 
     Text written to them is lost.
     """
@@ -90,7 +90,7 @@ def _open_closed_streams() -> bool:
 
 
 def _flush_or_discard(stream: TextIO) -> None:
-    """So that the interpreter, which flushes at its end, meets no second error there."""
+    """Flushes a stream or discards its content, so that the interpreter's final flush raises no second error."""
     try:
         stream.flush()
     except OSError:

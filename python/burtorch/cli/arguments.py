@@ -1,4 +1,4 @@
-"""The parser class and the argument types that the commands share. Every misuse is one line and exit code 2."""
+"""The parser class and the argument types of all commands. Every misuse is one line and exit code 2."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Parser(argparse.ArgumentParser):
 
 
 def count(text: str) -> int:
-    """A whole number from 1 to 2^31 - 1."""
+    """An integer from 1 to 2^31 - 1."""
     return _whole(text, 1, 2**31 - 1)
 
 
 def seed(text: str) -> int:
-    """A whole number from 0 to 2^64 - 1."""
+    """An integer from 0 to 2^64 - 1."""
     return _whole(text, 0, 2**64 - 1)
 
 
 def lanes(text: str) -> int | str:
-    """How many samples an oracle computes at once: "auto" or a whole number; the oracle knows which."""
+    """The number of samples that an oracle computes at once: "auto" or an integer, which the oracle checks."""
     return text if text == "auto" else count(text)
 
 
@@ -50,5 +50,5 @@ def _whole(text: str, low: int, high: int) -> int:
     except ValueError:
         number = low - 1
     if not (low <= number <= high):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from {low} to {high}")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected an integer from {low} to {high}")
     return number

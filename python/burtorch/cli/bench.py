@@ -1,11 +1,11 @@
 """``burtorch bench``: eager graphs, training steps of the paper's models, memory and start-up.
 
-``bench eager`` is what one small graph costs from Python, beside plain floats and micrograd; the others have modules of
-their own.
+``bench eager`` times one small graph from Python, with plain floats and micrograd for comparison; the others have their
+own modules.
 
-Every contender's answer is checked before anything is timed. Contenders take turns in short slices within one run, so
-that a busy machine slows them all alike; medians and minima are over the slices. Each bench is imported when it runs:
-other commands, training above all, do without the memory of what benches import.
+Every contender's answer is checked before anything is timed. Contenders alternate in short slices within one run, so
+that other load slows them equally; medians and minima are over the slices. Each bench is imported when it runs, so that
+other commands, above all training, do not pay for its imports.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "bench",
         help="time burtorch on this machine",
-        description="eager: building and differentiating the tiny and the small graph, in ns, beside plain Python "
-        "floats, a gradient written by hand, and micrograd where it is installed. function: traced functions called "
-        "and mapped, in ns, beside the rivals asked for. mlp: one SGD step of the character model; gpt: a gradient of "
+        description="eager: building and differentiating the tiny and the small graph, in ns, with plain Python "
+        "floats, a handwritten gradient and, if installed, micrograd. function: calling and mapping traced functions, "
+        "in ns, with the rivals of --peers. mlp: one SGD step of the character model; gpt: a gradient of "
         "the paper's GPT; both in ms. memory: peak memory of whole processes, in MB. startup: their time, "
         "in ms. threads: building and gradients on one thread and on two, in ms. io: saving and loading 7 of 32 "
         "numbers, in us per call.",
@@ -47,7 +47,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--calls", type=count, default=5000, metavar="N", help="io: saves and loads per contender (default %(default)s)"
     )
-    parser.add_argument("--folder", metavar="DIR", help="io: where the files go (default: in memory, if possible)")
+    parser.add_argument("--folder", metavar="DIR", help="io: the folder of the files (default: in memory, if possible)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     cells = parser.add_argument_group("mlp and gpt")
     cells.add_argument(
@@ -61,18 +61,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=peers,
         default=[],
         metavar="NAME,NAME",
-        help=f"function: {', '.join(FUNCTION_PEERS)}; those that are installed join",
+        help=f"function: {', '.join(FUNCTION_PEERS)}, if they are installed",
     )
     parser.set_defaults(run=run)
 
 
 def counts(text: str) -> list[int]:
-    """Whole numbers between commas."""
+    """Integers separated by commas."""
     return [count(part) for part in text.split(",")]
 
 
 def peers(text: str) -> list[str]:
-    """Names of rivals between commas."""
+    """Names of rivals separated by commas."""
     names = text.split(",")
     for name in names:
         if name not in FUNCTION_PEERS:
@@ -185,7 +185,7 @@ def show(record: dict[str, Any], as_json: bool, columns: tuple[str, ...]) -> int
 
         print(json.dumps(record, indent=1))
         return 0
-    print(f"burtorch {record['burtorch']} ({record['cpu_level']}): {record['unit']}, {record['rounds']} slices in turn")
+    print(f"burtorch {record['burtorch']} ({record['cpu_level']}): {record['unit']}, {record['rounds']} alternating slices")
     for cell, rows in record["cells"].items():
         print(f"\n{cell:<34}" + "".join(f"{column:>17}" for column in columns))
         for name, row in rows.items():
@@ -223,7 +223,7 @@ def run_eager(args: argparse.Namespace) -> int:
 
         print(json.dumps(record, indent=1))
         return 0
-    print(f"burtorch {record['burtorch']} ({record['cpu_level']}): ns per graph, {args.rounds} slices in turn")
+    print(f"burtorch {record['burtorch']} ({record['cpu_level']}): ns per graph, {args.rounds} alternating slices")
     for graph, rows in record["graphs"].items():
         print(f"\n{graph + ' graph':<34}{'median':>10}{'minimum':>10}")
         for name, row in rows.items():
@@ -242,7 +242,7 @@ def _works(loop: bench_graphs.Loop) -> bool:
 
 
 def wrong_answer(found: tuple[float, ...], expected: tuple[float, ...]) -> str | None:
-    """``None`` if what was computed (the value alone, or value and gradient) agrees with the answer to rounding."""
+    """``None`` if the result (the value, or value and gradient) agrees with the answer up to rounding."""
     for number, answer in zip(found, expected):
         if not math.isclose(number, answer, rel_tol=1e-13):
             return f"found {found}, expected {expected[: len(found)]}"
@@ -261,7 +261,7 @@ def interleaved(contenders: dict[str, bench_graphs.Loop], rounds: int) -> dict[s
 
 
 def _repeats(loop: bench_graphs.Loop) -> int:
-    """How often a contender runs in one slice."""
+    """The number of runs of a contender in one slice."""
     repeats = 1
     while True:
         start = perf_counter()

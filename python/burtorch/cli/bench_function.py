@@ -1,9 +1,9 @@
-"""``burtorch bench function``: traced functions called with floats, on buffers and on rows, beside rivals.
+"""``burtorch bench function``: traced functions called with floats, on buffers and on rows, with rivals.
 
 The functions are those of ``bench eager``: tiny (Figure 1 of the BurTorch paper) and small (micrograd's README). Every
-contender's answer is checked before anything is timed; contenders take turns in short slices. Then a random graph of
-10,000 operations, the cost of a gradient and of a direction over that of a value, and Rosenbrock's function
-minimised by SciPy, where NumPy and SciPy are installed.
+contender's answer is checked before anything is timed; contenders alternate in short slices. If NumPy and SciPy are
+installed, it also times a random graph of 10,000 operations, the cost of a gradient and of a direction relative to a
+value, and the minimisation of Rosenbrock's function by SciPy.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def calls(graph: str, peers: list[str]) -> dict[str, Loop]:
 
 
 def rows(graph: str, peers: list[str]) -> dict[str, tuple[int, Loop]]:
-    """Contenders that compute values and gradients of many points per round, and how many."""
+    """Contenders that compute values and gradients of many points per round, with the number of points."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -117,7 +117,7 @@ def run(args: Any) -> int:
 
 def _print_function(record: dict[str, Any]) -> None:
     print(
-        f"burtorch {record['burtorch']} ({record['cpu_level']}): value and gradient, {record['rounds']} slices in turn"
+        f"burtorch {record['burtorch']} ({record['cpu_level']}): value and gradient, {record['rounds']} alternating slices"
     )
     for kind, unit in (("calls", "ns per call"), ("rows", "ns per row")):
         for graph, rows in record[kind].items():

@@ -1,9 +1,9 @@
 """The large functions of ``burtorch bench function``: a random graph, five functions, Rosenbrock's.
 
-The random graph has 20 inputs and at least 10,000 scalar operations. Each of its nodes is, with equal odds, a softplus,
-a sum of four, a product of four (each of the three times a constant: two operations) or a softmax of four (four
-exponentials, their sum, four quotients: nine), of results drawn evenly from the 60 before it; what is returned is the
-sum of all. Its answers are checked against the eager graph before anything is timed.
+The random graph has 20 inputs and at least 10,000 scalar operations. Each of its nodes is, with equal
+probability, a softplus, a sum of four, a product of four (each of the three times a constant: two operations) or a
+softmax of four (four exponentials, their sum, four quotients: nine), of results drawn uniformly from the previous 60; it
+returns the sum of all. Its answers are checked against the eager graph before anything is timed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import burtorch as bt
 def random_graph(n_ops: int) -> Callable[[Any], Any]:
     """A function of 20 numbers: softplus, sums, products and softmaxes on earlier results, at least ``n_ops`` nodes.
 
-    A softmax of four is four exponentials, their sum and four quotients. Results are scaled so that they stay moderate.
+    A softmax of four is four exponentials, their sum and four quotients. Results are scaled to keep them moderate.
     """
     dice = random.Random(0)
     drawn: list[tuple[Any, ...]] = []
@@ -31,7 +31,7 @@ def random_graph(n_ops: int) -> Callable[[Any], Any]:
         n += 9 if kind == "softmax" else 2
         n_nodes += 4 if kind == "softmax" else 1
 
-    # Tuples cannot change, so that calls need not look at them again.
+    # Tuples are immutable, so calls need not compare them.
     plan = tuple(drawn)
 
     def body(x: Any) -> Any:
@@ -108,7 +108,7 @@ def best(run: Callable[[], Any], seconds: float = 0.1) -> float:
 
 
 def large() -> dict[str, float]:
-    """The random graph: ns per operation to record, and for one value and gradient."""
+    """The random graph: ns per operation for tracing, and for one value and gradient."""
     import gc
 
     body = random_graph(10_000)
@@ -140,7 +140,7 @@ def check_large(body: Callable[[Any], Any], x: Any, bound: Callable[[], float], 
 
 
 def costs() -> dict[str, dict[str, float]]:
-    """For five functions: a gradient, and a direction, over the value."""
+    """For five functions: the cost of a gradient and of a direction, relative to the value."""
     table = {}
     for name, (body, n) in COSTS.items():
         x, grad = array("d", [0.3 + 0.02 * (k % 10) for k in range(n)]), array("d", [0.0] * n)

@@ -1,7 +1,7 @@
 """The rivals of ``burtorch bench function``: jax, casadi, numba and autograd on its two functions.
 
-Each contender is a loop that returns the last answer. numba has no gradients: its contender is the gradient written by
-hand. Nothing is imported before it is asked for.
+Each contender is a loop that returns the last answer. numba has no gradients: its contender is a handwritten
+gradient. Rivals are imported only when they are requested.
 """
 
 from __future__ import annotations

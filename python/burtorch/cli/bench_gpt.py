@@ -1,7 +1,7 @@
 """``burtorch bench gpt``: loss and gradient of the paper's GPT at several batch sizes.
 
-Answers in float32 are checked against those in float64 first, loss and gradient within 1e-5. Contenders take turns in
-short slices within one run, so that a busy machine slows them all alike. Rivals come from
+Answers in float32 are checked against those in float64 first, loss and gradient within 1e-5. Contenders alternate in
+short slices within one run, so that other load slows them equally. Rivals come from
 ``benches/python/bench_beside.py`` in burtorch's repository.
 """
 
@@ -22,7 +22,7 @@ TOLERANCE = 1e-5
 SLICE_SECONDS = 0.02
 
 Step = Callable[[], object]
-# Label of its cell, name, seconds of compiling, what takes a turn.
+# Label of its cell, name, seconds of compiling, the timed function.
 Contender = tuple[str, str, float, Step]
 
 
@@ -49,7 +49,7 @@ class Cell:
         return burtorch.Oracle(model), params
 
     def step(self) -> Step:
-        """burtorch on the next batch, read from buffers where there are any."""
+        """burtorch on the next batch, read from buffers if there are any."""
         oracle, _ = self.oracle("float32")
         batches = list(zip(self.X, self.Y))
         turn = 0
@@ -88,7 +88,7 @@ def rows(contenders: Sequence[Contender], rounds: int) -> dict[str, dict[str, An
 
 
 def checked(cell: Cell) -> tuple[float, list[float]]:
-    """Loss and gradient in float32, after they agreed with those in float64."""
+    """Loss and gradient in float32, after a comparison with those in float64."""
     found = []
     dtypes: tuple[Literal["float64", "float32"], ...] = ("float64", "float32")
     for dtype in dtypes:
@@ -130,7 +130,7 @@ def _repeats(step: Step) -> int:
 
 
 def peaks() -> dict[str, float] | None:
-    """The most resident and virtual memory this process had, in units of 10^6 bytes."""
+    """The peak resident and virtual memory of this process, in units of 10^6 bytes."""
     from burtorch.cli.reproduce.programs.measure import memory
 
     peak = memory()

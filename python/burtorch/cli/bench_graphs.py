@@ -12,11 +12,11 @@ RATIOS = [
     ("burtorch, value and gradient", "floats, gradient by hand"),
     ("micrograd, value and gradient", "burtorch, value and gradient"),
 ]
-"""Which medians are compared: the first over the second, where both are there."""
+"""The pairs of medians to compare: the first divided by the second, if both exist."""
 
 
 def micrograd(graph: str) -> Loop:
-    """Imports micrograd when it runs; an ImportError where it is not installed."""
+    """Imports micrograd when it runs; an ImportError if it is not installed."""
 
     def loop(n: int) -> tuple[float, ...]:
         import importlib

@@ -1,8 +1,8 @@
-"""``burtorch bench io``: saving and loading 7 of 32 values, beside NumPy, PyTorch and safetensors where installed.
+"""``burtorch bench io``: saving and loading 7 of 32 values, with NumPy, PyTorch and safetensors if installed.
 
 The workload is Table 4 of the paper: of the 32 nodes of the small graph (its Figure 2) the first seven are saved to a
 file and loaded back as float64, 5,000 times.
-Every contender's answer is checked before anything is timed; contenders take turns in short slices.
+Every contender's answer is checked before anything is timed; contenders alternate in short slices.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from burtorch.cli.reproduce.programs.graphs import POINTS, small
 
 
 def _activations() -> list[float]:
-    """The numbers of the nodes of the small graph, but for its result."""
+    """The numbers of the nodes of the small graph, except its result."""
     graph = burtorch.Graph()
     a, b = map(graph.value, POINTS["small"])
     small(a, b)
@@ -36,15 +36,15 @@ DURABLE_SHARE = 50  # a save that waits for the disk is called this many times l
 class Contender(NamedTuple):
     save: Callable[[str], object]
     load: Callable[[str], object]
-    answer: Callable[[object], list[float]]  # what was loaded, given what ``load`` returned
+    answer: Callable[[object], list[float]]  # the loaded numbers, from the result of ``load``
     n_numbers: int = KEPT
     durable: bool = False
 
 
 def run(calls: int, folder: str | None, rivals: Sequence[str] = RIVALS) -> dict[str, Any]:
-    """Times all contenders in ``folder``, by default one in memory where the system has it; microseconds per call.
+    """Times all contenders in ``folder``, by default one in memory if the system has one; microseconds per call.
 
-    ``rivals`` names the libraries beside burtorch, of which those that are installed take part.
+    ``rivals`` names the libraries to compare with, if they are installed.
     """
     import tempfile
 
@@ -93,13 +93,13 @@ def _interleaved(contenders: dict[str, Contender], paths: dict[str, str], n: int
 
 
 def _spread(ordered: list[float]) -> dict[str, float]:
-    """Of the mean times of the slices, ascending."""
+    """Statistics of the slices' mean times, given in ascending order."""
     mean = sum(ordered) / SLICES
     return {"mean": mean, "median": ordered[SLICES // 2], "minimum": ordered[0], "90 %": ordered[SLICES * 9 // 10]}
 
 
 def _where(folder: str) -> str:
-    """The file system that a folder is on."""
+    """The file system of a folder."""
     point, kind = "", "an unknown file system"
     try:
         with open("/proc/mounts", encoding="utf-8", errors="replace") as mounts:

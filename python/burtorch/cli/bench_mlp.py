@@ -1,6 +1,6 @@
-"""``burtorch bench mlp``: one SGD step of the paper's character model, after it was seen to reduce the loss.
+"""``burtorch bench mlp``: one SGD step of the paper's character model, after a check that it reduces the loss.
 
-Contenders take turns, one short slice each, so that a busy machine slows them all alike. Rivals come from
+Contenders alternate in short slices, so that other load slows them equally. Rivals come from
 ``benches/python/bench_beside.py`` in burtorch's repository.
 """
 
@@ -24,7 +24,7 @@ SLICE_SECONDS = 0.02
 
 @dataclass
 class Contender:
-    """What takes a turn: calling ``step`` runs one SGD step to its end."""
+    """A contender: calling ``step`` runs one SGD step to its end."""
 
     name: str
     step: Callable[[], object]
@@ -32,7 +32,7 @@ class Contender:
 
 
 class Burtorch:
-    """A model, its oracle, and batches that go round."""
+    """A model, its oracle, and cyclic batches."""
 
     name = "burtorch"
     compile_seconds = 0.0
@@ -46,12 +46,12 @@ class Burtorch:
         self.batches, self.at = batches, 0
 
     def next(self) -> tuple[Any, Any]:
-        """The batch of the next step; the first step takes the second one, as the rivals' does."""
+        """The batch of the next step; like the rivals, the first step takes the second batch."""
         self.at = (self.at + 1) % len(self.batches)
         return self.batches[self.at]
 
     def step(self) -> float:
-        """One step in one call, as the rivals' compiled steps: values change during the sweep."""
+        """One step in one call, like the rivals' compiled steps: values change during the backward pass."""
         x, y = self.next()
         return self.oracle.step(x, y, LEARNING_RATE)
 
@@ -99,7 +99,7 @@ def _interleaved(contenders: Sequence[Contender], rounds: int) -> list[dict[str,
 
 
 def _repeats(step: Callable[[], object]) -> int:
-    """How many steps make a slice, after as many to warm up."""
+    """The number of steps in a slice, after as many warm-up steps."""
     n = 1
     while True:
         start = perf_counter()

@@ -1,7 +1,7 @@
-"""``burtorch bench memory`` and ``bench startup``: what whole processes take.
+"""``burtorch bench memory`` and ``bench startup``: memory and time of whole processes.
 
-Memory is the kernel's own account (VmHWM and VmPeak of /proc/self/status); time is from starting the interpreter to its
-end. Every row is a process of its own, and the bare interpreter is a row among them.
+Memory is the kernel's figure (VmHWM and VmPeak of /proc/self/status); time is from the start of the interpreter to its
+end. Every row is a separate process, and one row is the bare interpreter.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ for _ in range(20000):
     g.backward()
 assert (a.grad, b.grad) == (-35.0, 1050.0)
 """
-# As the loop of ``reproduce.programs.graphs``, which this process does not import.
+# The loop of ``reproduce.programs.graphs``, which this process does not import.
 SMALL = """
 import burtorch
 for _ in range(20000):
@@ -97,7 +97,7 @@ def memory() -> dict[str, dict[str, float]]:
 
 
 def startup(rounds: int) -> dict[str, dict[str, float]]:
-    """Milliseconds of each whole process, the processes in turn."""
+    """Milliseconds of each whole process, in alternation."""
     times: dict[str, list[float]] = {name: [] for name in STARTUP}
     for _ in range(rounds):
         for name, program in STARTUP.items():
@@ -108,7 +108,7 @@ def startup(rounds: int) -> dict[str, dict[str, float]]:
 
 
 def _run(program: str) -> str:
-    """What a fresh interpreter prints; without the site's start-up files, which are not ours to measure."""
+    """The output of a fresh interpreter without site start-up files, which are not part of burtorch."""
     command = [sys.executable, "-c", program]
     result: Any = subprocess.run(command, check=True, capture_output=True, text=True)
     return str(result.stdout)

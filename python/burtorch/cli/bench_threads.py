@@ -1,11 +1,11 @@
-"""``burtorch bench threads``: what a second thread buys, and what a branch costs.
+"""``burtorch bench threads``: the gain of a second thread, and the cost of a branch.
 
-Every answer is checked first: the same bits for any number of threads. Contenders take turns, so that a busy
-machine slows them all alike; medians are over the rounds.
+Every answer is checked first: the same bits for any number of threads. Contenders alternate, so that other load
+slows them equally; medians are over the rounds.
 
-Cores of shared machines differ in speed from second to second. So in each round one thread is timed on one core, then
-on the other, and two threads are compared with the mean of both rates; and two processes that only count say what the
-machine itself gives for a second core in the same minutes.
+Cores of shared machines differ in speed from second to second. In each round one thread is therefore timed on one core,
+then on the other, and two threads are compared with the mean of both rates; and two counting processes show how much a
+second core of the machine yields in the same minutes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SAMPLES = 64
 ROWS = 100_000
 DIGEST_THREADS = (1, 2, 8, 64)
 COUNTING_STEPS = 200_000
-# What the other process runs: it counts once for each line that it is sent.
+# The program of the other process: it counts once for each line that it receives.
 COUNTING = """
 import sys
 from burtorch.cli.bench_threads import count
@@ -63,12 +63,12 @@ def run(rounds: int, runs: int, as_json: bool) -> int:
     if as_json:
         print(json.dumps(record, indent=1))
         return 0
-    print(f"burtorch {record['burtorch']} ({record['cpu_level']}): {rounds} rounds, contenders in turn")
+    print(f"burtorch {record['burtorch']} ({record['cpu_level']}): {rounds} rounds, contenders alternating")
     head = f"{'1 thread':>10}{'2 threads':>11}{'speed-up':>10}{'(quartiles)':>16}"
     print(f"\n{'ms, median':<34}{head}   SHA-256 over {runs} runs")
     for name, row in record["jobs"].items():
         print(f"{name:<34}{_timed(row)}   {row['sha256'][:16]}")
-    print(f"{'a loop that counts, in processes':<34}{_timed(record['machine'])}   what a second core gives here")
+    print(f"{'a counting loop, in processes':<34}{_timed(record['machine'])}   the yield of a second core here")
     branch = record["branch"]
     print(f"\nns per operator from Python: {branch['plain']:.1f} plain, {branch['branch']:.1f} in a branch")
     return 0
@@ -82,7 +82,7 @@ def _timed(row: dict[str, Any]) -> str:
 
 def _compare(job: Job, rounds: int) -> dict[str, Any]:
     """Median times on one and on two threads, and the median of their ratios."""
-    job(-2)  # threads that it starts may use any core
+    job(-2)  # its threads may use any core
     times = [_one_and_two(job) for _ in range(rounds)]
     ratios = sorted(one / two for one, two in times)
     return {
@@ -93,7 +93,7 @@ def _compare(job: Job, rounds: int) -> dict[str, Any]:
 
 
 def _one_and_two(job: Job) -> tuple[float, float]:
-    """Seconds on one thread, at the mean rate of two cores, and on two; what is timed follows a call of its kind."""
+    """Seconds on one thread, at the mean rate of two cores, and on two; each timed call follows one of the same kind."""
     alone = []
     cores: list[int | None] = [*_two_cores()] or [None]
     for core in cores:
@@ -110,7 +110,7 @@ def _seconds(job: Job, threads: int) -> float:
 
 
 def _two_cores() -> list[int]:
-    """Two of the cores that this process may use, if there are as many; none where a thread cannot be kept on one."""
+    """Two of the cores that this process may use, if there are two; none if threads cannot be pinned."""
     try:
         return sorted(os.sched_getaffinity(0))[:2]
     except AttributeError:
@@ -119,7 +119,7 @@ def _two_cores() -> list[int]:
 
 @contextmanager
 def _on(core: int | None) -> Iterator[None]:
-    """Keep this thread, and no other, on one core."""
+    """Pin only this thread to one core."""
     if core is None:
         yield
         return
@@ -133,7 +133,7 @@ def _on(core: int | None) -> Iterator[None]:
 
 @contextmanager
 def _counting() -> Iterator[Job]:
-    """A job that needs nothing but a core: this process counts, or it and another one count half as far."""
+    """A job that needs only a core: this process counts, or it and another one count half as far each."""
     cores = _two_cores()
     command = [sys.executable, "-c", COUNTING]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as other:
@@ -152,7 +152,7 @@ def _counting() -> Iterator[Job]:
                 print(half, file=told)
                 total = count(half)
                 if int(answers.readline()) != total:
-                    raise RuntimeError("two processes differ in how they count")
+                    raise RuntimeError("the counts of two processes differ")
 
         yield job
 
@@ -166,7 +166,7 @@ def count(steps: int) -> int:
 
 
 def _branch_node(rounds: int) -> dict[str, float]:
-    """What an operator costs on a graph, and in a branch of one, in nanoseconds."""
+    """The cost of an operator on a graph and in a branch, in nanoseconds."""
     n = 20_000
 
     def chain(x: bt.Value) -> float:
@@ -190,7 +190,7 @@ def _branch_node(rounds: int) -> dict[str, float]:
 
 
 def _jobs() -> dict[str, Job]:
-    """What is timed. A job takes the number of threads; a negative one asks for no digest."""
+    """The timed jobs. A job takes the number of threads; a negative number requests no digest."""
     paper = bt.nn.GPT(bt.Parameters(seed=0))
     wide = bt.nn.GPT(bt.Parameters(seed=0), context=32, width=96)
     return {
@@ -202,7 +202,7 @@ def _jobs() -> dict[str, Job]:
 
 
 def _building(model: bt.nn.GPT) -> Job:
-    """One graph of the losses of many samples: one native call for each, which releases the interpreter's lock."""
+    """One graph of the losses of many samples: one native call for each, which releases the GIL."""
     xs, ys = _windows(model)
     graph = bt.Graph(dtype="float32")
 
@@ -248,7 +248,7 @@ def _map() -> Job:
 
 
 def _windows(model: bt.nn.GPT) -> tuple[list[array[int]], list[array[int]]]:
-    """Samples of random symbols, and what is to follow each."""
+    """Samples of random symbols, and the targets that follow each."""
     draw = random.Random(0)
 
     def samples() -> list[array[int]]:

@@ -1,7 +1,7 @@
-"""Checkpoints of ``burtorch train``: one file of one moment, from which training goes on bit for bit.
+"""Checkpoints of ``burtorch train``: a file from which training continues bit for bit.
 
-A checkpoint holds the options, the parameters, the states of the optimiser and of the batches, and the losses and times
-of all steps so far. It is replaced whole or not at all, so that a kill at any moment leaves one to go on from.
+A checkpoint contains the options, the parameters, the states of the optimiser and of the batches, and the losses and
+times of all steps so far. It is replaced completely or not at all, so a kill at any moment leaves a usable one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERSION = 1
 
 
 def save(folder: str, training: Training, course: Course, kept: dict[str, Any]) -> None:
-    """Replaces the checkpoint in ``folder``; ``kept`` are the options, ready for JSON."""
+    """Replaces the checkpoint in ``folder``; ``kept`` are the options as JSON data."""
     import json
 
     pieces = [
@@ -39,7 +39,7 @@ def save(folder: str, training: Training, course: Course, kept: dict[str, Any]) 
 
 
 class Checkpoint:
-    """The content of a checkpoint. ``InputError`` where there is none, or one that is damaged."""
+    """The content of a checkpoint. Raises ``InputError`` if it is missing or damaged."""
 
     def __init__(self, folder: str) -> None:
         import json
@@ -58,7 +58,7 @@ class Checkpoint:
             raise InputError(f"{self.path}: another version of burtorch wrote it")
 
     def restore_options(self, args: argparse.Namespace) -> list[str]:
-        """Makes the options those of the training that was interrupted; returns those that were given, and differ."""
+        """Restores the options of the interrupted training; returns given options that differ."""
         ignored = []
         for name, value in self.options.items():
             if not hasattr(args, name):
@@ -73,7 +73,7 @@ class Checkpoint:
         return ignored
 
     def restore(self, training: Training, course: Course) -> None:
-        """Brings a fresh training to where the checkpoint was taken."""
+        """Restores the state of the checkpoint in a new training."""
         try:
             training.parameters.load(self.states["parameters"])
             training.optimizer.load_state(self.states["optimiser"])

@@ -1,4 +1,4 @@
-"""Messages of the command line on stderr: the one exception that becomes a line and exit code 2, and notes."""
+"""Messages of the command line on stderr: the exception that becomes a line and exit code 2, and notes."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from typing import TextIO
 
 
 class InputError(Exception):
-    """The input cannot be used. The message says what was found and what was expected."""
+    """Unusable input. The message says what was found and what was expected."""
 
 
 def reason(error: OSError) -> str:
@@ -15,7 +15,7 @@ def reason(error: OSError) -> str:
 
 
 def say(message: str) -> None:
-    """A line on stderr; where that cannot be written, as on a full disk, the command goes on without."""
+    """Writes a line on stderr; if that fails, as on a full disk, the command continues without it."""
     try:
         print(message, file=sys.stderr, flush=True)
     except OSError:
@@ -23,7 +23,7 @@ def say(message: str) -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """What is written to it from now on is lost."""
+    """Discards everything written to the stream from now on."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)

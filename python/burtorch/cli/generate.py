@@ -1,4 +1,4 @@
-"""``burtorch generate``: words or text from a model that ``burtorch train --out`` or ``model.save()`` wrote."""
+"""``burtorch generate``: words or text from a model written by ``burtorch train --out`` or ``model.save()``."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "generate",
         help="sample words or text from a trained model",
-        description="Sample from a model that 'burtorch train --out' or model.save(path, vocabulary=...) wrote: "
-        "words, one a line, or text from a GPT.",
+        description="Sample from a model written by 'burtorch train --out' or model.save(path, vocabulary=...): "
+        "words, one per line, or text from a GPT.",
         epilog="examples: burtorch generate runs/names --n 5 --prompt ma; burtorch generate m.safetensors",
     )
     parser.add_argument("model", metavar="DIR_OR_FILE", help="the --out directory of a training, or a file of a model")
     parser.add_argument(
-        "--n", type=count, metavar="N", help=f"how many words ({N_WORDS}), or characters of a GPT ({N_CHARACTERS})"
+        "--n", type=count, metavar="N", help=f"number of words ({N_WORDS}), or of characters from a GPT ({N_CHARACTERS})"
     )
-    parser.add_argument("--prompt", default="", metavar="TEXT", help="what every word, or the text, begins with")
+    parser.add_argument("--prompt", default="", metavar="TEXT", help="the beginning of every word, or of the text")
     parser.add_argument(
         "--temperature",
         type=positive,
         default=1.0,
         metavar="T",
-        help="below 1 keeps to likely words, above 1 varies more (default %(default)s)",
+        help="below 1 favours likely words, above 1 varies more (default %(default)s)",
     )
     parser.add_argument("--seed", type=seed, default=0, help="the same seed gives the same words (default %(default)s)")
     parser.set_defaults(run=run)
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     for symbol in args.prompt:
         if symbol not in known:
             raise InputError(
-                f"--prompt holds {symbol!r}, which the model never saw in training: expected symbols of {known!r}"
+                f"--prompt contains {symbol!r}, which is not in the model's vocabulary: expected symbols of {known!r}"
             )
     n = args.n or (N_CHARACTERS if kind.name == "gpt" else N_WORDS)
     for text in kind.write(model, vocabulary, n, args.seed, args.temperature, args.prompt):

@@ -19,17 +19,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "graph",
         help="draw the graph of a function",
         description="Run a Python file, call one of its functions with Values, and draw the graph with its gradients. "
-        "Without an output, the graph is printed in the language of Graphviz.",
+        "Without an output option, the graph is printed in Graphviz's language.",
         epilog="example: burtorch graph model.py:loss --at -41 2 --svg loss.svg",
     )
-    parser.add_argument("function", metavar="FILE.py:NAME", help="the file, which is run, and the function in it")
+    parser.add_argument("function", metavar="FILE.py:NAME", help="the file to run, and a function in it")
     parser.add_argument(
-        "--at", type=_number, nargs="+", metavar="X", help="where it is evaluated (default: 1 for every argument)"
+        "--at", type=_number, nargs="+", metavar="X", help="the arguments (default: 1 for each)"
     )
     for kind in ("svg", "html", "dot"):
         parser.add_argument(f"--{kind}", metavar="OUT", help=f"write the picture as {kind.upper()}")
     parser.add_argument(
-        "--max-nodes", type=count, default=150, metavar="N", help="boxes drawn at most (default %(default)s)"
+        "--max-nodes", type=count, default=150, metavar="N", help="the most boxes to draw (default %(default)s)"
     )
     parser.set_defaults(run=run)
 
@@ -68,7 +68,7 @@ def _function(target: str) -> tuple[Callable[..., Any], str]:
     if not colon or not path or not name:
         raise InputError(f"{target}: expected FILE.py:NAME")
     if not os.path.isfile(path):
-        raise InputError(f"{path}: there is no such file")
+        raise InputError(f"{path}: no such file")
     try:
         names = runpy.run_path(path, run_name="burtorch_graph")
     except OSError as error:
@@ -78,7 +78,7 @@ def _function(target: str) -> tuple[Callable[..., Any], str]:
     function = names.get(name)
     if not callable(function):
         raise InputError(f"{path}: it has no function {name!r}")
-    # A traced function is drawn as what it was made from.
+    # A traced function is drawn as its body.
     return getattr(function, "__wrapped__", function), name
 
 

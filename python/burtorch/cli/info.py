@@ -1,4 +1,4 @@
-"""``burtorch info``: what to quote in a bug report."""
+"""``burtorch info``: information for bug reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "info",
         help="print the version, the CPU level in use, the dtypes",
-        description="Print what to quote in a bug report: version, CPU level in use, dtypes, Python, platform.",
+        description="Print information for bug reports: version, CPU level in use, dtypes, Python, platform.",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.set_defaults(run=run)

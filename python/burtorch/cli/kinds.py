@@ -1,7 +1,7 @@
-"""The kinds of models that the command line trains: what each is made of, learns from, and writes.
+"""The kinds of models that the command line trains.
 
-A kind knows its defaults, how to read its data, how to build its model from sizes,
-and how to let a trained model write. It knows nothing of training or of files of models.
+A kind has its defaults, reads its data, builds its model from sizes,
+and generates text from a trained model. It knows nothing of training or of model files.
 """
 
 from __future__ import annotations

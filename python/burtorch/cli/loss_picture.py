@@ -1,6 +1,6 @@
 """Draws the loss curve of a training: ``python -m burtorch.cli.loss_picture summary.json loss.png``.
 
-Runs as a process of its own, so that Matplotlib and NumPy never count in the figures of a training.
+Runs as a separate process, so that Matplotlib and NumPy never affect the figures of a training.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Trained models on disk: safetensors with metadata, and the form that came before it, which is still read.
+"""Trained models on disk: safetensors with metadata, and the previous format, which can still be read.
 
-``burtorch train`` writes what ``model.save()`` writes. The older form is 8 bytes of magic, the length of a JSON
-header as 4 bytes little-endian, the header, then every parameter as a little-endian float32, nothing after. ``load``
-believes nothing it reads: a file that is not exactly a model's is an ``InputError``, and no model is built before
-what describes it has been checked against the length of the file.
+``burtorch train`` writes the format of ``model.save()``. The previous format is 8 bytes of magic, the length of a JSON
+header as 4 bytes little-endian, the header, then every parameter as a little-endian float32, and nothing else. ``load``
+validates all content: any other file is an ``InputError``, and no model is built before its description has been
+checked against the length of the file.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 MODEL_NAME = "model.safetensors"
 OLD_NAME = "model.burtorch"
 MAGIC = b"BTMODEL1"
-MAX_HEADER_BYTES = 1 << 24  # every Unicode symbol there is fits
+MAX_HEADER_BYTES = 1 << 24  # room for every Unicode symbol
 
 
 def load(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
-    """Kind, model and vocabulary in a file, or in the directory that ``burtorch train --out`` wrote."""
+    """Kind, model and vocabulary in a file, or in a directory written by ``burtorch train --out``."""
     if os.path.isdir(path):
         inside = next((name for name in (MODEL_NAME, OLD_NAME) if os.path.exists(os.path.join(path, name))), None)
         if inside is None:
-            raise InputError(f"{path}: holds no {MODEL_NAME}: expected a directory that 'burtorch train --out' wrote")
+            raise InputError(f"{path}: contains no {MODEL_NAME}: expected a directory written by 'burtorch train --out'")
         path = os.path.join(path, inside)
     try:
         with open(path, "rb") as file:
@@ -45,17 +45,17 @@ def load(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
             return _from_safetensors(path)
     except OSError as error:
         raise InputError(f"{path}: {reason(error)}") from None
-    raise InputError(f"{path}: not a burtorch model: expected a file that 'burtorch train --out' or model.save() wrote")
+    raise InputError(f"{path}: not a burtorch model: expected a file written by 'burtorch train --out' or model.save()")
 
 
 def _from_safetensors(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
     try:
         model, vocabulary = burtorch.nn.load_model(path)
     except burtorch.FormatError as error:
-        raise InputError(f"{path}: {error.reason}: the file is damaged, or is no model of burtorch's") from None
+        raise InputError(f"{path}: {error.reason}: the file is damaged, or not a burtorch model") from None
     kind = KINDS["gpt" if isinstance(model, burtorch.nn.GPT) else "char-mlp"]
     if not isinstance(model, (burtorch.nn.GPT, burtorch.nn.CharMLP)):
-        raise InputError(f"{path}: a model that reads numbers writes no text: expected a CharMLP or a GPT")
+        raise InputError(f"{path}: a model of numbers cannot generate text: expected a CharMLP or a GPT")
     if vocabulary is None:
         raise InputError(f"{path}: it was saved without a vocabulary: expected model.save(path, vocabulary=...)")
     return kind, model, vocabulary
@@ -66,7 +66,7 @@ def _from_old_form(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
         start, content = file.read(len(MAGIC) + 4), file.read()
     length = int.from_bytes(start[len(MAGIC) :], "little")
     if len(start) < len(MAGIC) + 4 or len(content) < length:
-        raise InputError(f"{path}: the file is cut short: copy it again or train again")
+        raise InputError(f"{path}: the file is truncated: copy it again or train again")
     header = _checked_header(path, content[:length])
     kind = KINDS[header["model"]]
     sizes = {name: header[name] for name in kind.sizes}
@@ -76,15 +76,15 @@ def _from_old_form(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
     try:
         model = kind.build(parameters, len(header["vocabulary"]), sizes)
     except ValueError as error:
-        raise InputError(f"{path}: the header is of no model: {error}: the file is damaged") from None
+        raise InputError(f"{path}: the header does not describe a model: {error}: the file is damaged") from None
     except MemoryError:
         raise InputError(
-            f"{path}: {n_bytes} bytes of parameters, fewer than the sizes ask for: "
-            "the file is cut short, copy it again or train again"
+            f"{path}: {n_bytes} bytes of parameters, too few for the sizes: "
+            "the file is truncated, copy it again or train again"
         ) from None
     if header.get("n_parameters") != model.n_parameters:
         raise InputError(
-            f"{path}: {header.get('n_parameters')!r} parameters where the sizes ask for {model.n_parameters}: "
+            f"{path}: {header.get('n_parameters')!r} parameters, but the sizes need {model.n_parameters}: "
             "the file is damaged, or another version of burtorch wrote it"
         )
     if n_bytes != 4 * model.n_parameters:
@@ -99,7 +99,7 @@ def _from_old_form(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
 
 @contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
-    """A binary file to write in a ``with`` block; it replaces ``path`` at the end of the block, or not at all."""
+    """A binary file to write in a ``with`` block; it replaces ``path`` at the end of the block or not at all."""
     partial = f"{path}.partial"
     try:
         with open(partial, "wb") as file:
@@ -127,7 +127,7 @@ def _checked_header(path: str, encoded: bytes) -> dict[str, Any]:
         raise refuse("the header does not describe a float32 model")
     kind = KINDS.get(header["model"]) if isinstance(header.get("model"), str) else None
     if kind is None:
-        raise refuse(f"the header names no kind of model that is known: {header.get('model')!r}")
+        raise refuse(f"the header names an unknown kind of model: {header.get('model')!r}")
     vocabulary = header.get("vocabulary")
     if (
         not isinstance(vocabulary, str)
@@ -135,7 +135,7 @@ def _checked_header(path: str, encoded: bytes) -> dict[str, Any]:
         or len(vocabulary) != len(set(vocabulary))
         or any("\ud800" <= symbol <= "\udfff" for symbol in vocabulary)
     ):
-        raise refuse("the header holds no vocabulary")
+        raise refuse("the header contains no vocabulary")
     for name in kind.sizes:
         size = header.get(name)
         if type(size) is not int or not 1 <= size < 2**31:

@@ -1,4 +1,4 @@
-"""The progress bar of a training: tqdm's, told about ten times a second, imported only when it is shown."""
+"""The progress bar of a training: tqdm's, updated about ten times per second, imported only when it is shown."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Progress:
 
         tqdm.set_lock(threading.RLock())  # the default lock would import multiprocessing
         tqdm.monitor_interval = 0  # no second thread
-        self.pause = 0.1 if sys.stderr.isatty() else 5.0  # seconds; a log file gets few lines
-        # Drawn when it is first told of a step.
+        self.pause = 0.1 if sys.stderr.isatty() else 5.0  # seconds; few lines for a log file
+        # Drawn at the first step.
         self.bar = tqdm(total=n_steps, unit="step", mininterval=0, miniters=1, dynamic_ncols=True, delay=1e-9)
         self.reported = 0
         self.due = perf_counter() + self.pause
@@ -39,7 +39,7 @@ class Progress:
             self._show(course, last=True)
 
     def _show(self, course: Course, last: bool = False) -> None:
-        """A stderr that cannot be written, as on a full disk, ends the bar and not the training."""
+        """Draws the bar. A write error on stderr, as on a full disk, ends the bar and not the training."""
         try:
             self._report(course)
             if last:

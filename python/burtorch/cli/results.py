@@ -1,4 +1,4 @@
-"""What ``burtorch train`` leaves behind: the summary on the terminal, and the files of ``--out``."""
+"""Results of ``burtorch train``: the summary on the terminal, and the files of ``--out``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PICTURE_NAME = "loss.png"
 
 
 def require_writable(out: str | None) -> None:
-    """Makes the directory and writes to it, so that a training does not end with nowhere to put its results."""
+    """Creates the directory and writes to it, so that a training does not end without a place for its results."""
     if out is None:
         return
     trial = os.path.join(out, "trial")
@@ -31,7 +31,7 @@ def require_writable(out: str | None) -> None:
 
 
 def peak_resident_mb() -> float | None:
-    """The most memory this process ever held, in units of 10^6 bytes; ``None`` where the system does not say."""
+    """The peak resident memory of this process, in units of 10^6 bytes; ``None`` if the system does not report it."""
     from burtorch.cli.reproduce.programs.measure import memory
 
     peak = memory()["resident"]
@@ -84,7 +84,7 @@ def keep(out: str, summary: dict[str, Any], model: AnyModel, vocabulary: str) ->
 
 
 def _draw(out: str) -> str | None:
-    """Lets another Python process draw the loss curve. Returns ``None``, or in one line why there is none."""
+    """Draws the loss curve in another Python process. Returns ``None``, or one line with the reason of a failure."""
     import subprocess
 
     command = [sys.executable, "-m", "burtorch.cli.loss_picture", SUMMARY_NAME, PICTURE_NAME]

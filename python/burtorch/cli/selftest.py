@@ -19,10 +19,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "selftest",
         help="check every op on this CPU",
-        description="Check every op on this CPU at each of its instruction levels, in a few seconds: the edges of the "
-        "domains, lanes against plain numbers, and random points against float128. Exit code 1 if anything is wrong.",
+        description="Check every op on this CPU at each instruction level, in a few seconds: the edges of the "
+        "domains, lanes against plain numbers, and random points against float128. The exit code is 1 if a check fails.",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random points (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random points (default 0)")
     parser.set_defaults(run=run)
 
 
@@ -89,7 +89,7 @@ def _place(x: float, dtype: str) -> float:
 
 
 def _points(seed: int) -> Iterator[tuple[dict[str, Any], list[list[float]]]]:
-    """Each elementwise op of the table, and points of its interval."""
+    """Each elementwise op of the table, with points of its interval."""
     import random
 
     for op in bt.system.ops():

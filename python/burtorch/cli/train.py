@@ -1,7 +1,7 @@
 """``burtorch train``: a character model from a list of words, or a GPT from a text, in one command.
 
-Everything that can be wrong with the input is found before training starts. Training imports neither NumPy nor
-Matplotlib: the loss curve is drawn by a process of its own, after every figure has been taken.
+All input errors are found before training starts. Training imports neither NumPy nor
+Matplotlib: a separate process draws the loss curve, after all figures have been measured.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from burtorch._core import Tensor
     from burtorch.cli.kinds import AnyModel
 
-# Of options that all models have; None on the command line says that one was not given.
+# Defaults of the options of all models; on the command line None means that an option was not given.
 DEFAULTS: dict[str, Any] = {
     "model": "char-mlp",
     "checkpoint_every": 60.0,
@@ -50,28 +50,28 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--data",
         metavar="FILE",
-        help="UTF-8 text: one word a line, or any text for gpt (default: words of the package)",
+        help="UTF-8 text: one word per line, or any text for gpt (default: words of the package)",
     )
     parser.add_argument(
-        "--out", metavar="DIR", help="where summary, model and loss curve go (default: nothing is kept)"
+        "--out", metavar="DIR", help="directory for summary, model and loss curve (default: nothing is saved)"
     )
     parser.add_argument(
         "--checkpoint-every",
         type=positive,
         metavar="SECONDS",
-        help=f"time between two checkpoints in --out, from which --resume goes on ({_defaults('checkpoint_every')})",
+        help=f"time between two checkpoints in --out, from which --resume continues ({_defaults('checkpoint_every')})",
     )
     parser.add_argument(
         "--resume",
         metavar="DIR",
-        help="go on, bit for bit, with the training whose --out this was; its options are kept, others are named and "
+        help="continue the training with this --out, bit for bit; its options are used, others are reported and "
         "ignored",
     )
     parser.add_argument(
         "--seconds",
         type=positive,
         metavar="S",
-        help="end after the step in which so much time is over; --resume goes on from there",
+        help="end after the step in which this time has passed; --resume continues from there",
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -86,7 +86,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     ):
         model.add_argument(f"--{name}", type=count, metavar="N", help=f"{what} ({_defaults(name)})")
     model.add_argument(
-        "--freeze-embedding", action="store_true", default=None, help="leave the embeddings as they start"
+        "--freeze-embedding", action="store_true", default=None, help="keep the initial embeddings"
     )
     steps = parser.add_argument_group("training")
     steps.add_argument("--batch", type=count, metavar="N", help=f"samples per step ({_defaults('batch')})")
@@ -97,16 +97,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--final-lr-fraction",
         type=positive,
         metavar="X",
-        help=f"times the learning rate over the last 30 %% of the steps ({_defaults('final_lr_fraction')})",
+        help=f"factor of the learning rate in the last 30 %% of the steps ({_defaults('final_lr_fraction')})",
     )
     steps.add_argument(
         "--lanes",
         type=lanes,
         metavar="N",
-        help="samples computed at once: auto, 1, 4, 8 or 16; others give the same numbers within rounding "
+        help="samples computed at once: auto, 1, 4, 8 or 16; results agree within rounding "
         f"({_defaults('lanes')})",
     )
-    steps.add_argument("--seed", type=seed, help=f"of weights, hold-out, batches, samples ({_defaults('seed')})")
+    steps.add_argument("--seed", type=seed, help=f"seed of weights, hold-out, batches, samples ({_defaults('seed')})")
 
 
 def _defaults(option: str) -> str:
@@ -121,7 +121,7 @@ def _defaults(option: str) -> str:
 
 
 def _complete(args: argparse.Namespace) -> None:
-    """Gives the options that were not given their defaults, and refuses those of the other kind of model."""
+    """Sets the defaults of missing options, and refuses options of the other kind of model."""
     for name, value in DEFAULTS.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
@@ -152,7 +152,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.json:
         print(training.headline(), flush=True)
         if course.n_steps:
-            print(f"going on after step {course.n_steps}", flush=True)
+            print(f"continuing after step {course.n_steps}", flush=True)
     progress = Progress(args.steps, shown=not args.quiet)
 
     last_kept = monotonic()
@@ -198,7 +198,7 @@ def _embeddings(model: AnyModel) -> list[Tensor]:
 
 
 class Training:
-    """The data, the model and the optimiser that the options ask for, and the summary of the results."""
+    """The data, the model and the optimiser of the options, and the summary of the results."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -224,7 +224,7 @@ class Training:
             raise InputError(str(error)) from None
 
     def kept_options(self) -> dict[str, Any]:
-        """The options that a resumed training takes over."""
+        """The options that a resumed training restores."""
         source = None if self.args.data is None else os.path.abspath(self.args.data)
         names = ("model", *self.kind.sizes, *OPTIONS, "freeze_embedding", "checkpoint_every")
         return {"data": source, **{name: getattr(self.args, name) for name in names}}
@@ -237,7 +237,7 @@ class Training:
         )
 
     def summary(self, course: Course) -> dict[str, Any]:
-        """Every figure of the run, ready for JSON; ``None`` stands for one that was not taken or is not finite."""
+        """Every figure of the run as JSON data; ``None`` for a figure that was not measured or is not finite."""
         findings = self._findings(course)
         data = self.data
         return {

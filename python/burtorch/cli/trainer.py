@@ -1,7 +1,7 @@
 """The training loop and its measurements: the loss and the time of every step.
 
-A step is the gradient and the update; drawing the batch is not timed. The loop ends early, without an exception, when
-the user interrupts it, which lets the step in hand end, or the loss stops being finite. It knows nothing of files or of
+A step is the gradient and the update; drawing the batch is not timed. The loop ends early, without an exception, if
+the user interrupts it, after the current step, or if the loss is not finite. It knows nothing of files or of
 the terminal.
 """
 
@@ -29,13 +29,13 @@ EVALUATED_AT_ONCE = 4096  # contexts; bounds the memory of an evaluation
 
 
 class Course:
-    """What happened: ``losses`` and ``seconds`` of every finished step, and why training ended."""
+    """The history of a training: ``losses`` and ``seconds`` of every finished step, and why it ended."""
 
     def __init__(self) -> None:
         self.losses = array("d")
         self.seconds = array("d")
         self.interrupted = False
-        self.between_steps = True  # where a checkpoint may be taken: no batch is drawn that has not been stepped along
+        self.between_steps = True  # a checkpoint may be taken: no batch is drawn whose step is missing
 
     @property
     def n_steps(self) -> int:
@@ -51,7 +51,7 @@ class Course:
         return 1e3 * ordered[len(ordered) // 2] if ordered else None
 
     def history(self, n_points: int = 200) -> dict[str, list[float]]:
-        """About ``n_points`` points of the loss curve: each the mean over the steps since the point before."""
+        """About ``n_points`` points of the loss curve: each the mean over the steps since the previous point."""
         width = max(1, self.n_steps // n_points)
         ends = range(width, self.n_steps + 1, width)
         return {
@@ -61,9 +61,9 @@ class Course:
 
 
 class CtrlC:
-    """While it is entered, the first Ctrl-C is noted as ``asked``; the second raises as ever.
+    """Inside the block, the first Ctrl-C sets ``asked``; the second raises as usual.
 
-    So training ends between two steps, where a checkpoint can be taken. Another handler than Python's own stays.
+    Training therefore ends between two steps, where a checkpoint can be taken. A handler other than Python's own stays.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class CtrlC:
     def __enter__(self) -> CtrlC:
         self._in_place = False
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            with suppress(ValueError):  # not the main thread, to which no signal comes
+            with suppress(ValueError):  # not the main thread, which alone receives signals
                 signal.signal(signal.SIGINT, self._note)
                 self._in_place = True
         return self
@@ -99,8 +99,8 @@ def train(
     watch: Callable[[Course], None],
     course: Course | None = None,
 ) -> Course:
-    """Goes on with ``course`` up to ``steps`` steps, the last 30 % at the final rate; calls ``watch`` after each.
-    The step in which ``seconds`` are over is the last one."""
+    """Continues ``course`` up to ``steps`` steps, the last 30 % at the final rate; calls ``watch`` after each.
+    The step in which ``seconds`` have passed is the last one."""
     course = course or Course()
     losses, times = course.losses.append, course.seconds.append
     end = None if seconds is None else perf_counter() + seconds
@@ -132,7 +132,7 @@ def train(
 
 
 def mean_loss(oracle: burtorch.Oracle, contexts: Contexts, n: int) -> float | None:
-    """The mean loss over all ``n`` contexts of ``data.train`` or ``data.heldout``, ``None`` where there are none."""
+    """The mean loss over all ``n`` contexts of ``data.train`` or ``data.heldout``, ``None`` if there are none."""
     total = 0.0
     for start in range(0, n, EVALUATED_AT_ONCE):
         stop = min(start + EVALUATED_AT_ONCE, n)

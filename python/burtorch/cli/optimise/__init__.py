@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "optimise",
-        help="run methods of optimisation on a LIBSVM file",
+        help="run optimisation methods on a LIBSVM file",
         description="Minimise a problem over the samples of a file by methods with proven rates, and compare them.",
         epilog="example: burtorch optimise --problem logistic --data a9a --method page,ef21 --compressor topk:0.05 "
         "--clients 20 --epochs 50 --seeds 5 --out runs",
     )
     parser.set_defaults(run=run)
     parser.add_argument("--problem", choices=PROBLEMS, default="logistic", help="(default logistic)")
-    parser.add_argument("--data", metavar="FILE", required=True, help="samples in LIBSVM's format")
+    parser.add_argument("--data", metavar="FILE", required=True, help="samples in LIBSVM format")
     parser.add_argument(
         "--labels", metavar="NEG,POS", help="the two labels of logistic regression (default: those found)"
     )
@@ -39,32 +39,32 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--method",
         metavar="NAMES",
         default="page",
-        help=f"of {', '.join(METHODS)}, each alone or with its compressor, as in ef21:topk:0.05 (default page)",
+        help=f"from {', '.join(METHODS)}, optionally with a compressor, as in ef21:topk:0.05 (default page)",
     )
     parser.add_argument(
-        "--compressor", metavar="NAME[:NUMBER]", default="identity", help=f"of {', '.join(COMPRESSORS)}"
+        "--compressor", metavar="NAME[:NUMBER]", default="identity", help=f"one of {', '.join(COMPRESSORS)}"
     )
     parser.add_argument(
-        "--downlink", metavar="NAME[:NUMBER]", help="of the server of ef21-bc (default: as its clients)"
+        "--downlink", metavar="NAME[:NUMBER]", help="compressor of the server of ef21-bc (default: that of its clients)"
     )
-    parser.add_argument("--clients", type=count, metavar="N", help="of consecutive samples (default: at most 20)")
+    parser.add_argument("--clients", type=count, metavar="N", help="clients with consecutive samples (default: at most 20)")
     parser.add_argument("--step", default="theory", help='a number, "theory" or "theory*FACTOR" (default theory)')
-    parser.add_argument("--batch", type=count, default=1, metavar="N", help="samples of a step (default 1)")
+    parser.add_argument("--batch", type=count, default=1, metavar="N", help="samples per step (default 1)")
     parser.add_argument("--l2", type=float, default=0.0, metavar="X", help="factor of |x|^2/2 (default 0)")
     parser.add_argument("--nonconvex", type=float, default=0.0, metavar="X", help="factor of the non-convex sum")
-    parser.add_argument("--epochs", type=positive, default=10.0, metavar="X", help="oracle calls by n (default 10)")
+    parser.add_argument("--epochs", type=positive, default=10.0, metavar="X", help="oracle calls divided by n (default 10)")
     parser.add_argument("--seeds", type=count, default=1, metavar="N", help="runs of each method (default 1)")
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the first run (default 0)")
-    parser.add_argument("--records", type=count, default=50, metavar="N", help="records of a run, at most (default 50)")
-    parser.add_argument("--cohort", type=count, metavar="N", help="clients of a round (default all)")
-    parser.add_argument("--local-steps", type=count, default=5, metavar="N", help="of fedavg and scaffold (default 5)")
-    parser.add_argument("--momentum", type=positive, default=0.1, metavar="X", help="of ef21-sgdm (default 0.1)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of the first run (default 0)")
+    parser.add_argument("--records", type=count, default=50, metavar="N", help="the most records per run (default 50)")
+    parser.add_argument("--cohort", type=count, metavar="N", help="clients per round (default all)")
+    parser.add_argument("--local-steps", type=count, default=5, metavar="N", help="local steps of fedavg and scaffold (default 5)")
+    parser.add_argument("--momentum", type=positive, default=0.1, metavar="X", help="momentum of ef21-sgdm (default 0.1)")
     parser.add_argument("--engine", choices=("local", "mpi"), default="local", help="(default local)")
-    parser.add_argument("--timeout", type=positive, default=60.0, metavar="SECONDS", help="of an exchange (default 60)")
-    parser.add_argument("--threads", type=count, default=1, metavar="N", help="change no bit (default 1)")
-    parser.add_argument("--out", metavar="DIR", help="where a folder of the results goes (default: nothing is kept)")
-    parser.add_argument("--resume", action="store_true", help="go on with the runs in that folder")
-    parser.add_argument("--checkpoint", type=positive, default=5.0, metavar="SECONDS", help="between saves (default 5)")
+    parser.add_argument("--timeout", type=positive, default=60.0, metavar="SECONDS", help="longest exchange (default 60)")
+    parser.add_argument("--threads", type=count, default=1, metavar="N", help="threads, which change no bit (default 1)")
+    parser.add_argument("--out", metavar="DIR", help="folder for the results (default: nothing is saved)")
+    parser.add_argument("--resume", action="store_true", help="continue the runs in that folder")
+    parser.add_argument("--checkpoint", type=positive, default=5.0, metavar="SECONDS", help="time between saves (default 5)")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _with_others(engine: mpi.Engine, work: Callable[[], int]) -> int:
-    """The same in every process of MPI: rank 0 speaks, and an error that only one of them has ends all."""
+    """Runs ``work`` in every MPI process: only rank 0 prints, and an error of one process ends all."""
     try:
         with open(os.devnull, "w", encoding="utf-8") as nothing, ExitStack() as stack:
             if engine.rank != 0:
@@ -86,7 +86,7 @@ def _with_others(engine: mpi.Engine, work: Callable[[], int]) -> int:
                 stack.enter_context(redirect_stderr(nothing))
             return work()
     except InputError as error:
-        # All of them have it; the first exit may end the others, so it waits until the message is out.
+        # All processes have it; the first exit may end the others, so it waits until the message is written.
         if engine.rank == 0:
             say(f"burtorch optimise: error: {error}")
         engine.tell(b"")
@@ -105,12 +105,12 @@ def _compare(args: argparse.Namespace, engine: mpi.Engine | None) -> int:
     for name in names:
         check(name, args.engine)
     if len(set(names)) < len(names):
-        raise InputError(f"--method {args.method}: a method is named twice")
+        raise InputError(f"--method {args.method}: a method appears twice")
     if args.resume and args.out is None:
-        raise InputError("--resume needs --out, the folder of the runs to go on with")
+        raise InputError("--resume needs --out, the folder of the runs to continue")
     try:
         choices = Choices(args, engine)
-        # Every method is made once before any of them runs, so that what cannot run is refused first.
+        # Every method is created before any of them runs, so that errors are found first.
         methods = {name: choices.method(name, args.seed) for name in names}
         folder = None if args.out is None else Folder(args, engine)
         runs = {
@@ -134,7 +134,7 @@ def _compare(args: argparse.Namespace, engine: mpi.Engine | None) -> int:
 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:
-    """With null in place of numbers that JSON has not."""
+    """The row with null in place of numbers that JSON cannot represent."""
     return {key: None if isinstance(x, float) and not math.isfinite(x) else x for key, x in row.items()}
 
 

@@ -10,15 +10,15 @@ WHAT = {"loss": "loss - least loss of all runs", "grad_norm": "|grad f(x)|"}
 
 
 def draw(runs: dict[str, list[dict[str, Any]]], path: str) -> str | None:
-    """Writes a PNG: for each method the median over its seeds, and the band from the least to the largest.
+    """Writes a PNG: for each method the median over its seeds, and the band from the smallest to the largest.
 
-    Returns None, or why there is none.
+    Returns None, or the reason why it could not be drawn.
     """
     try:
         figures: Any = importlib.import_module("matplotlib.figure")
     except ImportError:
         return "Matplotlib is not installed (pip install 'burtorch[viz]')"
-    # Without pyplot, which keeps figures and chooses a window system for the process.
+    # Without pyplot, which keeps figures and selects a window system for the process.
     figure = figures.Figure(figsize=(13, 7.4), layout="constrained")
     grid = figure.subplots(len(WHAT), len(ALONG), sharey="row")
     best = min(record["loss"] for found in runs.values() for one in found for record in one["records"])
@@ -41,7 +41,7 @@ def draw(runs: dict[str, list[dict[str, Any]]], path: str) -> str | None:
 
 
 def _curve(axes: Any, colour: str, name: str, found: list[dict[str, Any]], along: str, what: str, least: float) -> None:
-    """The curve of a method; runs are cut at the length of the shortest, as one that diverged is short."""
+    """The curve of a method; runs are cut to the shortest, because a diverged run is short."""
     import numpy as np
 
     n = min(len(one["records"]) for one in found)
@@ -49,7 +49,7 @@ def _curve(axes: Any, colour: str, name: str, found: list[dict[str, Any]], along
     if along == "bits_up" and not x.any():
         return
     x = np.median(x, axis=0)
-    # The least loss of all runs has no logarithm: the curve ends before it.
+    # The distance of the smallest loss from itself is 0 and has no logarithm: the curve ends before it.
     y = np.where(y - least > 0.0, y - least, np.nan)
     shown = ~np.isnan(y).any(axis=0)
     middle = np.median(y[:, shown], axis=0)

@@ -1,4 +1,4 @@
-"""What ``burtorch optimise`` runs: problems, methods and compressors by their names on the command line."""
+"""Problems, methods and compressors of ``burtorch optimise`` by their command-line names."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ PLAIN = ("identity", "permk", "natural", "scaledsign", "terngrad")
 LEVELLED = ("qsgd", "naturaldithering")
 EXAMPLES = dict.fromkeys(LEVELLED, "4")
 MOST_CALLS = 2.0**62
-"""Oracle calls of a run."""
+"""The most oracle calls of a run."""
 
 
 def started(args: argparse.Namespace) -> mpi.Engine:
-    """The processes of --engine mpi."""
+    """Starts the engine of --engine mpi."""
     from burtorch import mpi
 
     try:
@@ -69,10 +69,10 @@ def started(args: argparse.Namespace) -> mpi.Engine:
 
 
 def check(entry: str, engine: str) -> None:
-    """Refuses an entry of --method that names no method, a compressor for one without, and processes for another."""
+    """Refuses an unknown method, a compressor for a method without one, and processes for a method without clients."""
     name, colon, _ = entry.partition(":")
     if name not in METHODS:
-        raise InputError(f"--method {entry}: expected of {', '.join(METHODS)}")
+        raise InputError(f"--method {entry}: expected one of {', '.join(METHODS)}")
     if colon and name not in COMPRESSED:
         raise InputError(f"--method {entry}: {name} has no compressor")
     if engine != "local" and name in OF_SAMPLES:
@@ -91,7 +91,7 @@ class Choices:
         try:
             self.problem = _problem(args)
         except OSError as error:
-            if engine is not None:  # one process may have it alone, and the others must not wait
+            if engine is not None:  # it may occur in one process only, and the others must not wait
                 raise
             raise InputError(f"{args.data}: {reason(error)}") from None
         self.n_clients: int = args.clients or min(20, self.problem.n)
@@ -102,7 +102,7 @@ class Choices:
         self._constants: dict[bool, opt.Smoothness] = {}
 
     def method(self, entry: str, seed: int) -> opt.Method:
-        """A method at its first point. Constants are computed once for all seeds."""
+        """A method at its initial point. Constants are computed once for all seeds."""
         try:
             return self._method(entry, seed)
         except ValueError as error:
@@ -156,7 +156,7 @@ def _problem(args: argparse.Namespace) -> FiniteSum:
     regularisers = {"l2": args.l2, "nonconvex": args.nonconvex}
     found = sorted(set(labels.tolist()))
     if args.labels is not None and args.problem != "logistic":
-        raise InputError(f"--labels are of logistic regression, found --problem {args.problem}")
+        raise InputError(f"--labels is for logistic regression, found --problem {args.problem}")
     if args.problem == "logistic":
         names = found if args.labels is None else _pair(args.labels)
         if len(found) != 2 or set(names) != set(found):
@@ -180,7 +180,7 @@ def _pair(text: str) -> list[float]:
 def _compressor(text: str) -> Compressor:
     name, colon, constant = text.partition(":")
     if name not in COMPRESSORS:
-        raise InputError(f"compressor {text}: expected of {', '.join(COMPRESSORS)}")
+        raise InputError(f"compressor {text}: expected one of {', '.join(COMPRESSORS)}")
     if name in PLAIN and colon:
         raise InputError(f"compressor {text}: {name} takes no number")
     if name not in PLAIN and not constant:

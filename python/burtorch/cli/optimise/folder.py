@@ -1,7 +1,7 @@
 """The folder of a configuration: its manifest, finished runs as JSON, unfinished ones as arrays, CSV and charts.
 
-It is named by a hash of the configuration, the data and the version, so runs of different ones never meet. Files are
-written beside their place and moved there: none is ever half written. Nothing is pickled.
+Its name is a hash of the configuration, the data and the version, so different configurations never share a folder.
+Files are written to a temporary name and renamed, so none is ever incomplete. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ KEPT = (
 
 
 RECORDED = {field.name for field in dataclasses.fields(Record)}
-"""What a record has."""
+"""The fields of a record."""
 
 
 def _stem(name: str, seed: int) -> str:
-    """Of a run's files."""
+    """The stem of a run's file names."""
     return f"{name.replace(':', '-')}-{seed}"
 
 
 class Folder:
-    """Where the runs of a configuration are kept. Of several processes rank 0 reads, writes, and tells the others."""
+    """The folder with the runs of a configuration. With several processes, rank 0 reads, writes, and informs the others."""
 
     def __init__(self, args: argparse.Namespace, engine: mpi.Engine | None) -> None:
         self.engine = engine
@@ -72,7 +72,7 @@ class Folder:
         self._put("manifest.json", (text + "\n").encode())
 
     def _make(self, out: str) -> bytes | None:
-        """Makes the folder where this process writes; why it is none."""
+        """Creates the folder if this process writes; returns the reason of a failure."""
         try:
             if self.writes:
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -81,13 +81,13 @@ class Folder:
         return None
 
     def _read(self, name: str) -> bytes | None:
-        """A file's content, in every process; None if there is none, or nothing is to be gone on with."""
+        """A file's content, in every process; None without such a file, or without --resume."""
         path = self.path / name
         content = path.read_bytes() if self.writes and self.resumes and path.exists() else None
         return content if self.engine is None else self.engine.tell(content)
 
     def is_time(self, since: float, seconds: float) -> bool:
-        """Whether so many seconds have passed on the clock of the process that writes."""
+        """Whether ``seconds`` have passed on the clock of the writing process."""
         late = time.monotonic() - since >= seconds
         return late if self.engine is None else self.engine.tell(b"1" if late else None) is not None
 
@@ -103,7 +103,7 @@ class Folder:
             part.unlink(missing_ok=True)
 
     def finished(self, name: str, seed: int) -> dict[str, Any] | None:
-        """A run that is done, where runs are gone on with."""
+        """A finished run, with --resume."""
         file = f"{_stem(name, seed)}.json"
         content = self._read(file)
         if content is None:
@@ -117,13 +117,13 @@ class Folder:
             raise InputError(f"{self.path / file}: not a finished run; remove it to run again") from None
 
     def finish(self, name: str, seed: int, done: dict[str, Any]) -> None:
-        """Keeps a run, whose state is needed no more."""
+        """Saves a finished run and removes its state."""
         self._put(f"{_stem(name, seed)}.json", json.dumps(done).encode())
         if self.writes:
             (self.path / f"{_stem(name, seed)}.npz").unlink(missing_ok=True)
 
     def save(self, method: opt.Method, name: str, seed: int, records: list[dict[str, Any]]) -> None:
-        """Keeps the state of a run and its records so far."""
+        """Saves the state of a run and its records so far."""
         import numpy as np
 
         state = method.state_dict()
@@ -134,7 +134,7 @@ class Folder:
         self._put(f"{_stem(name, seed)}.npz", content.getvalue())
 
     def restore(self, method: opt.Method, name: str, seed: int) -> list[dict[str, Any]] | None:
-        """Puts a method where its saved run was; the records until then, or None where nothing was saved."""
+        """Restores the saved state of a run; returns its records, or None if nothing was saved."""
         import numpy as np
 
         file = f"{_stem(name, seed)}.npz"
@@ -156,7 +156,7 @@ class Folder:
         return records
 
     def write(self, runs: dict[str, list[dict[str, Any]]]) -> None:
-        """All records as CSV, and charts where Matplotlib is installed."""
+        """Writes all records as CSV, and charts if Matplotlib is installed."""
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         fields = list(next(iter(runs.values()))[0]["records"][0])

@@ -1,4 +1,4 @@
-"""One run of a method with one seed: its records on a grid of epochs, saved while it runs, and what is told of it."""
+"""One run of a method with one seed: its records on a grid of epochs, saved while it runs, and its summary."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from burtorch.cli.optimise.folder import Folder
 
 ENDLESS = 2**62
-"""More steps than anybody takes: oracle calls end a run."""
+"""A number of steps beyond any run; oracle calls end a run."""
 
 
 def one(
     args: argparse.Namespace, choices: Choices, name: str, seed: int, folder: Folder | None, made: opt.Method | None
 ) -> dict[str, Any]:
-    """Its records, the hash of its last iterate, and whether it diverged; from the folder where it is done."""
+    """Its records, the hash of its last iterate, and whether it diverged; read from the folder if it is finished."""
     kept = folder.finished(name, seed) if folder is not None else None
     if kept is not None:
         return kept
@@ -52,7 +52,7 @@ def one(
 
 
 def summary(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians over the seeds at the end, and the hash of the first one's iterate."""
+    """Final medians over the seeds, and the hash of the first run's iterate."""
     last = [run["records"][-1] for run in runs]
     keys = ("loss", "grad_norm", "epochs", "oracle_calls", "bits_up", "seconds")
     numbers = {"bits" if key == "bits_up" else key: median(record[key] for record in last) for key in keys}

@@ -1,8 +1,8 @@
 """``burtorch reproduce``: the tables and figures of the paper, measured on this machine.
 
-Every launch is a process of its own; contenders take turns; an answer is checked before its program is timed. What a
-machine lacks (a rival, an energy meter, a compiler) is said in the output. This module is the command only: an
-experiment is imported when it runs.
+Every launch is a separate process; contenders alternate; an answer is checked before its program is timed. The output
+lists what a machine lacks (a rival, an energy meter, a compiler). This module is only the command: experiments are
+imported when they run.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("names", nargs="*", metavar="NAME", help="table2, figure5, ... or all; --list shows them")
     parser.add_argument("--list", action="store_true", help="list the names and exit")
     parser.add_argument(
-        "--peers", metavar="NAME,NAME", help="rivals to run where they are installed (default: all), or none"
+        "--peers", metavar="NAME,NAME", help="rivals to run if they are installed (default: all), or none"
     )
     parser.add_argument(
         "--launches", type=count, metavar="N", help="processes for each contender of a small graph (default 5)"
     )
     parser.add_argument(
-        "--seconds", type=positive, metavar="S", help="of iterations for each contender of a cell (default 60)"
+        "--seconds", type=positive, metavar="S", help="time of iterations for each contender of a cell (default 60)"
     )
     parser.add_argument("--quick", action="store_true", help="fewer launches, iterations and sizes: minutes for all")
     parser.add_argument("--words", metavar="FILE", help="names for the character model (default: the package's)")
-    parser.add_argument("--text", metavar="FILE", help="text for the GPT, as Shakespeare (default: random symbols)")
+    parser.add_argument("--text", metavar="FILE", help="text for the GPT, such as Shakespeare (default: random symbols)")
     parser.add_argument(
-        "--out", metavar="DIR", help="where the report and the pictures go; a run that was stopped goes on from there"
+        "--out", metavar="DIR", help="directory for the report and the pictures; a stopped run continues from there"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
     parser.set_defaults(run=run)

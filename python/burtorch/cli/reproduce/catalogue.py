@@ -1,4 +1,4 @@
-"""The names that ``burtorch reproduce`` takes, what measures each, and the report of several."""
+"""The names for ``burtorch reproduce``, their measurements, and the report of several."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ ENTRIES: dict[str, Entry] = {
 
 
 def expand(names: list[str]) -> list[str]:
-    """The names to measure, each once; ``all`` is every one."""
+    """The names to measure, each once; ``all`` means every name."""
     if not names:
         raise InputError("expected the name of a table or figure, or all (--list shows the names)")
     for name in names:
@@ -81,9 +81,9 @@ def expand(names: list[str]) -> list[str]:
 
 
 def report(names: list[str], settings: Settings, *, as_json: bool) -> int:
-    """Measures, prints, and keeps what ``--out`` asked for; exit code 1 if nothing could be measured.
+    """Measures, prints, and writes the files of ``--out``; exit code 1 if nothing could be measured.
 
-    An interrupt ends it early, with a report of the tables that were done.
+    An interrupt ends it early, with a report of the finished tables.
     """
     began = perf_counter()
     tables: list[Table] = []
@@ -103,7 +103,7 @@ def report(names: list[str], settings: Settings, *, as_json: bool) -> int:
 
 
 def _measured(name: str, settings: Settings) -> Table:
-    """The table; where it cannot be measured, its notes say why."""
+    """The table; if it cannot be measured, its notes give the reason."""
     try:
         return ENTRIES[name].measure(settings, name)
     except (LaunchError, RuntimeError) as error:

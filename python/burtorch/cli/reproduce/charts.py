@@ -1,4 +1,4 @@
-"""Bar charts of tables, drawn by Matplotlib where it is installed (``pip install burtorch[peers]``)."""
+"""Bar charts of tables, drawn by Matplotlib if it is installed (``pip install burtorch[peers]``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OURS, THEIRS, THEORY = "#1f6fb4", "#9aa3ad", "#d9a441"
 
 
 def draw(table: Table, path: str) -> str | None:
-    """Writes a PNG of the bars of a table; returns ``None``, or why there is none."""
+    """Writes a PNG of the bars of a table; returns ``None``, or the reason of a failure."""
     if table.bars is None:
         return "the table has no bars"
     try:
@@ -22,7 +22,7 @@ def draw(table: Table, path: str) -> str | None:
     rows = [row for row in table.rows if any(isinstance(row.values[k], (int, float)) for k in indices)]
     alone = not any("burtorch" in row.label for row in rows)
     colours = [OURS if alone else _colour(row.label) for row in rows]
-    # Without pyplot, which keeps figures and chooses a window system for the process.
+    # Without pyplot, which keeps figures and selects a window system for the process.
     figure = figures.Figure(figsize=(5 + 4.5 * len(indices), 1.1 + 0.3 * len(rows)), layout="constrained")
     axes = figure.subplots(1, len(indices), squeeze=False, sharey=True)
     for at, (k, axis) in enumerate(zip(indices, axes[0])):

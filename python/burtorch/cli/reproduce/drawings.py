@@ -40,14 +40,14 @@ def graph(settings: Settings, name: str) -> Table:
     root.backward()
     found.rows = [Row("a", [a.data, a.grad]), Row("b", [b.data, b.grad]), Row("result", [root.data, 1.0])]
     if settings.out is None:
-        found.notes.append("With --out, the picture is kept there.")
+        found.notes.append("With --out, the picture is saved there.")
     else:
         found.files = {f"{name}.svg": nodes.to_svg([root]), f"{name}.dot": nodes.to_dot([root])}
     return found
 
 
 def listings(settings: Settings, name: str) -> Table:
-    """Each program is run where its framework is installed, and its answer checked."""
+    """Each program runs if its framework is installed, and its answer is checked."""
     found = Table(name, "Figure 1 as a program", [])
     heads = "".join(f"<th>{package}</th>" for package in LISTINGS)
     cells = "\n".join(f"<td>\n\n```python\n{text}```\n\n</td>" for text in LISTINGS.values())
@@ -55,7 +55,7 @@ def listings(settings: Settings, name: str) -> Table:
     for package, text in LISTINGS.items():
         asked = package == "burtorch" or package in settings.peers
         if not asked or find_spec(package) is None:
-            found.notes.append(f"{package}: not run, as it is not {'installed' if asked else 'among --peers'}.")
+            found.notes.append(f"{package}: not run, because it is not {'installed' if asked else 'among --peers'}.")
         else:
             found.notes.append(f"{package}: {checked(text)}.")
     return found

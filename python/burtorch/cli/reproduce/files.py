@@ -25,7 +25,7 @@ MEMORY = "/dev/shm"
 
 
 def table(settings: Settings, name: str) -> Table:
-    """On disk, and in a folder that is memory where the system has one."""
+    """On disk, and in a folder in memory if the system has one."""
     calls, trials = (QUICK_CALLS, QUICK_TRIALS) if settings.quick else (CALLS, TRIALS)
     found = Table(name, f"save and load 7 of 32 float64 numbers (56 bytes), mean of {calls:,} calls", COLUMNS)
     rivals = [rival for rival in ("numpy", "torch") if settings.versions.get(rival)]
@@ -49,14 +49,14 @@ def table(settings: Settings, name: str) -> Table:
     found.notes += [*failures, standing(found, "save"), standing(found, "load")]
     if "memory" not in folders:
         found.notes.append("No rows in memory: the system has no /dev/shm.")
-    found.notes.append(f"Mean and deviation over {trials} processes. What was loaded was checked.")
+    found.notes.append(f"Mean and deviation over {trials} processes. The loaded numbers were checked.")
     found.published = paper.beside(name)
     found.bars = Bars(("save", "load"))
     return found
 
 
 def _with_rust(runs: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each trial with the raw form as the Rust program saves it."""
+    """Each trial with the raw format as saved by the Rust program."""
     if not runs or len(others) != len(runs):
         return runs
     rows = [{"save": {"mean": o["save"]}, "load": {"mean": o["load"]}, "bytes": o["bytes"]} for o in others]

@@ -1,4 +1,4 @@
-"""Results of experiments in ``--out``, so that a run that was stopped goes on where it was."""
+"""Results of experiments in ``--out``, from which a stopped run continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "unfinished.json"
 class Kept:
     """Results by key, in memory and, if ``out`` is given, in a file there, which ``finish`` removes.
 
-    What was measured by another build of burtorch, on another machine or with other options is not taken.
+    Results of another build of burtorch, another machine or other options are ignored.
     """
 
     def __init__(self, out: str | None, origin: dict[str, Any]) -> None:
@@ -42,7 +42,7 @@ class Kept:
             say(f"measuring again: {path} is of another build, machine or other options")
 
     def keep(self, key: Any, result: Any) -> Any:
-        """Keeps it as JSON gives it back."""
+        """Stores a result, and returns it as decoded from JSON."""
         self.results[repr(key)] = result = json.loads(json.dumps(result))
         if self.path is not None:
             with model_file.whole_file(self.path) as file:
@@ -50,7 +50,7 @@ class Kept:
         return result
 
     def finish(self) -> None:
-        """All that was asked for is in the report."""
+        """Removes the file, when the report is complete."""
         if self.path is not None and os.path.exists(self.path):
             os.remove(self.path)
 

@@ -1,4 +1,4 @@
-"""What a report says of the machine that it was measured on."""
+"""The description of the machine in a report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def describe() -> dict[str, Any]:
 
 
 def clock_hz(info: str | None = None) -> float | None:
-    """The clock rate that the kernel states; ``None`` where it states none."""
+    """The clock rate reported by the kernel; ``None`` if it reports none."""
     found = re.search(r"^cpu MHz\s*: ([\d.]+)$", _read("/proc/cpuinfo") if info is None else info, re.M)
     return 1e6 * float(found.group(1)) if found else None
 

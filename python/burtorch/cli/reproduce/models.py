@@ -80,7 +80,7 @@ def summary(settings: Settings, name: str) -> Table:
 
 
 def mlp_cell(settings: Settings, hidden: int, batch: int) -> Any:
-    """The results of one cell, and lines on what failed."""
+    """The results of one cell, and lines about failures."""
     return settings.once(("mlp", hidden, batch), lambda: _measured(settings, hidden, batch))
 
 
@@ -143,5 +143,5 @@ def _notes(found: Table, settings: Settings, steps: int) -> None:
         MEMORY_NOTE,
     ]
     if any(row.label.endswith("*") for row in found.rows):
-        found.notes.append(f"* stopped after {settings.budget('model'):.0f} s: its figures are of fewer iterations.")
+        found.notes.append(f"* stopped after {settings.budget('model'):.0f} s: its figures are from fewer iterations.")
     found.bars = Bars(("compute time",))

@@ -23,7 +23,7 @@ GROUPS = {
 
 
 def table(settings: Settings, name: str) -> Table:
-    """The rows of the op table with as many operands."""
+    """The rows of the op table with this number of operands."""
     title, arities = GROUPS[name]
     found = Table(name, title, COLUMNS)
     for op in burtorch.system.ops():
@@ -31,7 +31,7 @@ def table(settings: Settings, name: str) -> Table:
             values = [op["paper_name"] or None, op["formula"], op["value_ulp"], op["partial_ulp"]]
             found.rows.append(Row(op["name"], values))
     found.notes.append(f"burtorch selftest on this machine: {settings.once('selftest', selftest)}.")
-    found.notes.append("The number of operands tells the three tables apart; ops that the paper lacks are included.")
+    found.notes.append("The three tables differ in the number of operands; ops that are not in the paper are included.")
     return found
 
 

@@ -1,7 +1,7 @@
-"""Figures of the paper, and of its C++ program on another machine, that stand beside a table (``paper.csv``).
+"""Published figures beside a table: those of the paper, and of its C++ program on another machine (``paper.csv``).
 
-Only what was read stands there. The cells of the paper's own tables were in no text that could be had, but for what
-"paper" is the source of: they have a line without a value.
+Only available figures are listed. The cells of the paper's own tables were in no available text, except those with the
+source "paper": the others have a line without a value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _rows() -> list[dict[str, str]]:
 
 
 def beside(name: str) -> list[Published]:
-    """What stands beside a table."""
+    """The published figures beside a table."""
     return [
         Published(
             row["row"],

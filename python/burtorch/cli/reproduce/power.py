@@ -28,7 +28,7 @@ COLUMNS = [
 
 
 class Meter(Protocol):
-    """What is used of ``burtorch.system.energy()``."""
+    """The interface of ``burtorch.system.energy()`` used here."""
 
     source: str
 
@@ -42,7 +42,7 @@ class Meter(Protocol):
 
 
 def table(settings: Settings, name: str) -> Table:
-    """Energy of a process by contender, or why there is none."""
+    """Energy of a process by contender, or the reason why it was not measured."""
     title = f"energy of a process of {ITERATIONS['tiny']:,} iterations of the tiny graph"
     found = Table(name, title, COLUMNS, published=paper.beside(name))
     try:
@@ -58,7 +58,7 @@ def table(settings: Settings, name: str) -> Table:
 
 
 def measure(settings: Settings, meter: Meter) -> tuple[list[tuple[str, list[Cell]]], list[str]]:
-    """Idle power first; then each program, its process repeated for several seconds."""
+    """Measures idle power, then each program, whose process is repeated for several seconds."""
     seconds = QUICK_SECONDS if settings.quick else SECONDS
     idle = idle_watts(meter, seconds)
     rows, notes = [], [f"Idle power, measured for {seconds:.0f} s beforehand: {idle:.2f} W. Task: total less idle."]
@@ -96,7 +96,7 @@ def _row(settings: Settings, program: str, meter: Meter, idle: float, seconds: f
 
 
 def _scale(runs: list[dict[str, Any]], times: float) -> float:
-    """By how much a process grows when its iterations, and nothing else, take ``times`` as long."""
+    """The growth factor of a process whose iterations alone take ``times`` as long."""
     init = sum(run["init"] for run in runs)
     loop = sum(run["seconds"] for run in runs)
     return float((init + times * loop) / (init + loop))

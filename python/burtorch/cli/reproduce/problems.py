@@ -1,7 +1,7 @@
-"""The problem files of the models: weights and batches that every contender reads, and the answers in float64.
+"""The problem files of the models: weights and batches for every contender, and the answers in float64.
 
-A file holds the float32 weights in burtorch's parameter order, then the int32 contexts of 64 batches, then their
-targets. Beside it stand the loss and gradient of the first batch, by burtorch in float64.
+A file contains the float32 weights in burtorch's parameter order, then the int32 contexts of 64 batches, then their
+targets. Another file contains the loss and gradient of the first batch, computed by burtorch in float64.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def mlp(settings: Settings, folder: str, hidden: int, batch: int, n: int = N_BAT
     """The character model on the words of the settings."""
     data = burtorch.text.WordContexts(settings.words, context=CONTEXT, seed=0)
     if len(data.vocabulary) > MLP_SYMBOLS:
-        raise InputError(f"the words have {len(data.vocabulary)} symbols: expected at most {MLP_SYMBOLS}, as names")
+        raise InputError(f"the words have {len(data.vocabulary)} symbols: expected at most {MLP_SYMBOLS}, such as names")
     params = burtorch.Parameters(seed=0)
     burtorch.nn.CharMLP(params, MLP_SYMBOLS, CONTEXT, 64, hidden)
     problem = {"model": "mlp", "hidden": hidden, "symbols": MLP_SYMBOLS, "inputs": CONTEXT, "targets": 1}
@@ -38,7 +38,7 @@ def gpt(settings: Settings, folder: str, batch: int, n: int = N_BATCHES) -> dict
     text = settings.text or "".join(chr(65 + draw.randrange(vocab)) for _ in range(200_000))
     data = burtorch.text.TextWindows(text, context=context, seed=0)
     if len(data.vocabulary) > vocab:
-        raise InputError(f"the text has {len(data.vocabulary)} symbols: expected at most {vocab}, as Shakespeare's")
+        raise InputError(f"the text has {len(data.vocabulary)} symbols: expected at most {vocab}, such as Shakespeare's")
     params = burtorch.Parameters(seed=0)
     burtorch.nn.GPT(params, vocab, context, GPT["layers"], GPT["heads"], GPT["width"])
     problem = {"model": "gpt", "symbols": vocab, "inputs": context, "targets": context}

@@ -1,4 +1,4 @@
-"""Launches: one program of one experiment in a process of its own, and many of them in turn."""
+"""Launches: one program of one experiment in a separate process, and many of them in alternation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from burtorch.cli.reproduce.settings import Settings
 
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
-# The folder of the programs becomes a package of its own, so that a rival's process does not hold burtorch.
+# The folder of the programs is imported as its own package, so that a rival's process does not import burtorch.
 BOOT = """
 import json, sys, types
 package = types.ModuleType("programs")
@@ -41,7 +41,7 @@ class LaunchError(Exception):
 
 
 def launch(job: dict[str, Any]) -> dict[str, Any]:
-    """What one process measured; see ``programs/launch.py``."""
+    """The measurements of one process; see ``programs/launch.py``."""
     command = [sys.executable, "-c", BOOT, PROGRAMS, json.dumps(job)]
     if "binary" in job:
         words = {**job, **job.get("problem", {})}
@@ -49,7 +49,7 @@ def launch(job: dict[str, Any]) -> dict[str, Any]:
     try:
         done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
-        raise LaunchError(f"no end within {TIMEOUT} s") from None
+        raise LaunchError(f"did not end within {TIMEOUT} s") from None
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise LaunchError(lines[-1] if lines else f"exit code {done.returncode}")
@@ -58,10 +58,10 @@ def launch(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_turn(jobs: dict[str, dict[str, Any]], launches: int) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
-    """The results of several launches of each job, and a line on each job that failed: it is not tried again.
+    """The results of several launches of each job, and a line about each failed job, which is not repeated.
 
     Raises:
-        LaunchError: burtorch's own program failed, which the others are compared with.
+        LaunchError: burtorch's own program, the basis of comparison, failed.
     """
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in jobs}
     failed: dict[str, str] = {}
@@ -83,7 +83,7 @@ def in_turn(jobs: dict[str, dict[str, Any]], launches: int) -> tuple[dict[str, l
 def in_rounds(
     settings: Settings, key: tuple[str, ...], jobs: dict[str, dict[str, Any]], launches: int
 ) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
-    """As ``in_turn``, and each round of launches is an experiment that is kept."""
+    """As ``in_turn``, but the results of each round of launches are stored."""
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in jobs}
     lines: list[str] = []
     for k in range(launches):
@@ -96,7 +96,7 @@ def in_rounds(
 
 
 def mean_and_deviation(numbers: Iterable[float]) -> tuple[float, float | None]:
-    """The deviation is that of a sample; ``None`` of one number."""
+    """The mean and the sample deviation, which is ``None`` for one number."""
     import statistics
 
     found = list(numbers)

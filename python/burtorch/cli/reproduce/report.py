@@ -17,7 +17,7 @@ SCHEMA = 1
 
 
 def write(tables: list[Table], settings: Settings, seconds: float, *, as_json: bool) -> None:
-    """Pictures first, as tables name them."""
+    """Writes the pictures first, because tables name them, then the report."""
     if settings.out is not None:
         for table in tables:
             _keep_pictures(table, settings.out)
@@ -32,7 +32,7 @@ def write(tables: list[Table], settings: Settings, seconds: float, *, as_json: b
 
 
 def as_record(tables: list[Table], settings: Settings, seconds: float) -> dict[str, Any]:
-    """What ``schema.json`` describes."""
+    """The report as data, described by ``schema.json``."""
     return {
         "schema": SCHEMA,
         "machine": machine.describe(),

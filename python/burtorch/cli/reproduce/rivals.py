@@ -1,4 +1,4 @@
-"""The rivals that ``--peers`` names: the package each needs, and its programs of either family."""
+"""The rivals of ``--peers``: the package that each needs, and its programs of both families."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ RIVALS = {
 }
 OURS = ("burtorch", "burtorch-function", "burtorch-buffers")
 RUST = "burtorch-rust"
-"""Of the small graphs and of the models, where the program is built (``rust.py``)."""
+"""The Rust programs of the small graphs and of the models, if they are built (``rust.py``)."""
 SLOW_TO_COMPILE = ("torch-compile",)
-"""Left out of ``--quick``: they compile for half a minute before each cell."""
+"""Skipped with ``--quick``: they compile for half a minute before each cell."""
 
 LABELS = {
     "burtorch": "burtorch, eager from Python",
@@ -61,7 +61,7 @@ LABELS = {
 
 
 def versions(names: tuple[str, ...]) -> dict[str, str | None]:
-    """The version of each rival's package; ``None`` where it is not installed."""
+    """The version of each rival's package; ``None`` if it is not installed."""
     return {name: _version(RIVALS[name].package) for name in names}
 
 
@@ -70,6 +70,6 @@ def _version(package: str) -> str | None:
         return None
     try:
         return metadata.version(package)
-    except metadata.PackageNotFoundError:  # as tensorflow, which tensorflow-cpu installs
+    except metadata.PackageNotFoundError:  # such as tensorflow, which tensorflow-cpu installs
         distributions = metadata.packages_distributions().get(package)
         return metadata.version(distributions[0]) if distributions else "unknown version"

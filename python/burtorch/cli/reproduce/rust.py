@@ -1,4 +1,4 @@
-"""The Rust core as a program without Python: built by cargo from a checkout of burtorch, where both are there."""
+"""The Rust core as a program without Python: built by cargo from a checkout of burtorch, if both exist."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ OPTIONS = "--locked --release -p burtorch-core --features paper --bin paper --co
 
 
 class NoBuildError(Exception):
-    """There is no such program; the message says why."""
+    """The program is missing; the message gives the reason."""
 
 
 @dataclass
 class Build:
-    """The program, and what it took to build it from nothing and again after a change of its own file."""
+    """The program, and the time of a clean build and of an incremental one after a change of its own file."""
 
     binary: str
     seconds: float | None = None
@@ -36,7 +36,7 @@ class Build:
 
 
 def checkout() -> str | None:
-    """The current folder or the first above it that holds burtorch's sources."""
+    """The current folder, or the first one above it, that contains burtorch's sources."""
     folder = os.getcwd()
     while not os.path.isfile(os.path.join(folder, SOURCE)):
         above = os.path.dirname(folder)
@@ -47,10 +47,10 @@ def checkout() -> str | None:
 
 
 def build(*, quick: bool) -> Build:
-    """Builds it in ``target/reproduce`` of the checkout, from nothing, or takes what was built there after all changes.
+    """Builds it in ``target/reproduce`` of the checkout from scratch, or reuses an up-to-date build there.
 
     Raises:
-        NoBuildError: without a checkout or cargo, if cargo fails, and if ``quick`` and it is not there.
+        NoBuildError: without a checkout or cargo, if cargo fails, or if ``quick`` and there is no such build.
     """
     root = checkout()
     if root is None:
@@ -63,7 +63,7 @@ def build(*, quick: bool) -> Build:
     if kept is not None and os.path.isfile(found.binary) and _last_change(root) <= os.path.getmtime(record):
         return Build(**{**kept, "binary": found.binary})
     if quick:
-        raise NoBuildError("it is not built of these sources, which takes minutes and a run without --quick")
+        raise NoBuildError("it is not built from these sources, which takes minutes and a run without --quick")
     say("building the Rust program from nothing")
     shutil.rmtree(folder, ignore_errors=True)
     began, source = time(), os.path.join(root, SOURCE)
@@ -74,12 +74,12 @@ def build(*, quick: bool) -> Build:
     os.utime(source, (changed, changed))
     with open(record, "w", encoding="utf-8") as file:
         json.dump(asdict(found), file)
-    os.utime(record, (began, began))  # what changes from here on is not in the program
+    os.utime(record, (began, began))  # later changes are not in the program
     return found
 
 
 def _cargo(root: str, folder: str) -> tuple[float, float]:
-    """Wall and CPU seconds of cargo and all that it starts."""
+    """Wall and CPU seconds of cargo and its child processes."""
     command = ["cargo", "build", *(word.replace("'", '"') for word in OPTIONS.split()), "--target-dir", folder]
     start, before = perf_counter(), _cpu_of_children()
     done = subprocess.run(command, cwd=root, capture_output=True, encoding="utf-8", errors="replace")
@@ -90,7 +90,7 @@ def _cargo(root: str, folder: str) -> tuple[float, float]:
 
 
 def _last_change(root: str) -> float:
-    """Of the files that the program is made of."""
+    """The time of the last change of the program's source files."""
     core = os.path.join(root, "crates", "burtorch-core")
     files = [os.path.join(folder, name) for folder, _, names in os.walk(core) for name in names]
     graphs = os.path.join("benches", "core", "graphs.rs")

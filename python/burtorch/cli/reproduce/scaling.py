@@ -18,11 +18,11 @@ SYMBOLS = 2**20
 HIDDEN = 64
 NAMES = {"mlp": f"character model, e={HIDDEN}", "gpt": "GPT"}
 PAPERS = {"mlp": (1, 64), "gpt": (1, 2, 4, 8, 16, 32, 64)}
-"""The numbers of samples that the paper has rows of."""
+"""The batch sizes of the paper's rows."""
 SHARES, QUICK_SHARES = (1.0, 0.5, 0.25, 0.1, 0.01), (0.5, 0.1)
 GPU_FLOPS, GPU_BYTES, LAUNCH = 19.5e12, 2.039e12, 1e-6
 PRODUCTS = {"mlp": 4, "gpt": 2 * (6 * GPT["layers"] + 1)}
-"""Matrix products that wait for each other: two layers forward and back; six in a layer of the GPT, and its head."""
+"""Sequential matrix products: two layers forward and back; six in a layer of the GPT, and its head."""
 
 
 def batches(settings: Settings, name: str) -> Table:
@@ -64,7 +64,7 @@ def _cell(settings: Settings, model: str, batch: int) -> dict[str, Any]:
 
 
 def gpu(settings: Settings, name: str) -> Table:
-    """burtorch's measured time beside the least that a GPU can take: its arithmetic, its memory, its launches."""
+    """burtorch's measured time and the lower bounds of a GPU: arithmetic, memory, launches."""
     columns = [
         Column("burtorch, one core", "ms"),
         Column("operations", "MFLOP"),
@@ -88,7 +88,7 @@ def gpu(settings: Settings, name: str) -> Table:
             found.rows.append(Row(f"{NAMES[model]}, b={batch:,}", cells))
             ahead += [batch] if own <= each else []
         upto = f"up to b={max(ahead):,}" if ahead else "at no size"
-        found.notes.append(f"{NAMES[model]}: one core is ahead of the bound with a launch a product {upto}.")
+        found.notes.append(f"{NAMES[model]}: one core is faster than the bound with one launch per product {upto}.")
     found.notes += [
         "No GPU was used: its columns are bounds from published figures, that no program on it can beat: 19.5 TFLOP/s "
         "in float32 and 2.039 TB/s (NVIDIA, A100 80 GB datasheet), all operations at the peak rate, weights read once "
@@ -103,7 +103,7 @@ def gpu(settings: Settings, name: str) -> Table:
 
 
 def _operations(model: str, batch: int) -> float:
-    """Of the matrix products, forward and twice backward, an addition and a multiplication for each weight."""
+    """Operations of the matrix products, forward and twice backward: an addition and a multiplication per weight."""
     if model == "mlp":
         return 6.0 * batch * HIDDEN * (problems.CONTEXT * 64 + problems.MLP_SYMBOLS)
     d, tokens, layers = GPT["width"], GPT["context"], GPT["layers"]
@@ -112,13 +112,13 @@ def _operations(model: str, batch: int) -> float:
 
 
 def _bytes(model: str, batch: int) -> float:
-    """Weights read and written once, and the batch."""
+    """Bytes of the weights, read and written once, and of the batch."""
     weights, symbols = (69_083, 17) if model == "mlp" else (46_289, 16)
     return 8.0 * weights + 4.0 * symbols * batch
 
 
 def randomised(settings: Settings, name: str) -> Table:
-    """Backward passes that keep each input of a dense layer with probability p (section 4 of the paper)."""
+    """Backward passes that sample each input of a dense layer with probability p (section 4 of the paper)."""
     columns = [
         Column("full gradient", "ms"),
         Column("random gradient", "ms"),

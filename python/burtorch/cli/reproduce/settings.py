@@ -1,4 +1,4 @@
-"""What a run of ``burtorch reproduce`` was asked for, and what its experiments share."""
+"""The options of a run of ``burtorch reproduce``, and data shared by its experiments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Settings:
     text: str | None = None
     out: str | None = None
     seconds: float = 60.0
-    """Of iterations, for each contender of a cell."""
+    """Seconds of iterations for each contender of a cell."""
 
     @functools.cached_property
     def versions(self) -> dict[str, str | None]:
@@ -31,7 +31,7 @@ class Settings:
 
     @functools.cached_property
     def kept(self) -> Kept:
-        """Results of experiments that several tables show, or that a run before this one measured."""
+        """Results of experiments shared by several tables, or measured by an earlier run."""
         host = machine.describe()
         origin = {name: host[name] for name in ("processor", "cpu_level", "system", "python", "burtorch")}
         asked = {"launches": self.launches, "quick": self.quick, "seconds": self.seconds, "rivals": self.versions}
@@ -40,7 +40,7 @@ class Settings:
 
     @functools.cached_property
     def rust(self) -> rust.Build | None:
-        """The program without Python, built when it is first asked for."""
+        """The program without Python, built at first use."""
         try:
             return rust.build(quick=self.quick)
         except rust.NoBuildError as obstacle:
@@ -49,7 +49,7 @@ class Settings:
             return None
 
     def programs(self, family: str) -> list[str]:
-        """The programs of the rivals that are installed: family "graph" or "model"."""
+        """The programs of the installed rivals: family "graph" or "model"."""
         found = [
             program
             for name in self.peers
@@ -59,16 +59,16 @@ class Settings:
         return [program for program in found if not (self.quick and program in SLOW_TO_COMPILE)]
 
     def own_programs(self, family: str) -> list[str]:
-        """All ways of burtorch."""
+        """All programs of burtorch."""
         return [*(OURS if family == "graph" else OURS[:1]), *([RUST] if self.rust else [])]
 
     def job(self, program: str, **rest: Any) -> dict[str, Any]:
-        """What ``launch`` takes for a program."""
+        """The argument of ``launch`` for a program."""
         binary = {"binary": self.rust.binary} if program == RUST and self.rust else {}
         return {"program": program, **binary, **rest}
 
     def absences(self) -> list[str]:
-        """A line on rivals that are not installed, and one each on programs that are left out."""
+        """A line about rivals that are not installed, and one about each skipped program."""
         absent = [name for name, version in self.versions.items() if version is None]
         lines = [f"not installed, so left out: {', '.join(absent)}"] if absent else []
         slow = [name for name in self.peers if name in SLOW_TO_COMPILE and self.versions[name]]
@@ -79,13 +79,13 @@ class Settings:
         return lines
 
     def budget(self, family: str) -> float:
-        """Seconds of iterations that one process gets: a small graph runs in several processes, a model in one."""
+        """Seconds of iterations per process: a small graph runs in several processes, a model in one."""
         if self.quick:
             return 1.0
         return self.seconds / self.launches if family == "graph" else self.seconds
 
     def once(self, key: Any, measure: Callable[[], Any]) -> Any:
-        """The result of an experiment, as JSON gives it back: measured when it is first asked for."""
+        """The result of an experiment, as decoded from JSON, measured at first use."""
         if repr(key) in self.kept.results:
             return self.kept.results[repr(key)]
         return self.kept.keep(key, measure())

@@ -1,4 +1,4 @@
-"""Sizes and start-up (the claims of appendix E): what is installed, and what an import takes."""
+"""Installed sizes and import times (the claims of appendix E)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = [
 ]
 
 MODULES = {"mlx": "mlx.core"}
-"""Where the package alone loads nothing."""
+"""The module to import if the package alone loads nothing."""
 
 
 def table(settings: Settings, name: str) -> Table:
@@ -67,7 +67,7 @@ def _compiled(settings: Settings) -> list[Row]:
 
 
 def installed_megabytes(package: str) -> float | None:
-    """The files of the distribution that holds a package; ``None`` where that is not known."""
+    """The size of the distribution with a package; ``None`` if it is unknown."""
     try:
         names = metadata.packages_distributions().get(package, [package])
         files = [file for name in dict.fromkeys(names) for file in metadata.files(name) or []]

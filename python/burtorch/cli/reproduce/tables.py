@@ -1,4 +1,4 @@
-"""The form of every result: a table with columns that have units, rows, notes, published figures and pictures."""
+"""The result type: a table with columns and units, rows, notes, published figures and pictures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Column:
     unit: str = ""
 
     def head(self) -> str:
-        """As a table shows it."""
+        """The head of the column in a table."""
         return f"{self.name}, {self.unit}" if self.unit else self.name
 
 
@@ -24,7 +24,7 @@ MEMORY = [
     Column("peak virtual (VmSize)", "MB"),
 ]
 COMPARED = ("minimum", "initialisation", "peak resident (RES)")
-"""Columns of which a note says which rivals are ahead."""
+"""Columns with a note about faster rivals."""
 MEMORY_NOTE = (
     "Memory has three columns, as the paper's captions and its appendix name different ones. No system keeps the peak "
     "of private memory: it is the larger of two readings, after initialisation and at the end."
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass
 class Published:
-    """A figure that was measured elsewhere."""
+    """A figure measured elsewhere."""
 
     row: str
     column: str
@@ -68,11 +68,11 @@ class Table:
     files: dict[str, str] = field(default_factory=dict)
     """Text files that go to ``--out``, by name."""
     text: str = ""
-    """Markdown instead of rows, as listings."""
+    """Markdown instead of rows, such as listings."""
     pictures: list[str] = field(default_factory=list)
-    """The files in ``--out`` that show it."""
+    """Its picture files in ``--out``."""
     measured: bool = True
-    """Whether there is anything but notes."""
+    """Whether the table has more than notes."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -106,14 +106,14 @@ class Table:
 
 
 NO_RIVALS = ("in theory, registers only", "in memory", "Rust core without Python")
-"""How the labels of rows end that no rival is compared with: nothing runs there, no file is written, or rivals have
-an interpreter around them."""
+"""Endings of the labels of rows that rivals are not compared with: nothing runs, no file is written, or only rivals
+need an interpreter."""
 
 
 def standing(table: Table, column: str) -> str:
     """The note that names each rival below burtorch's best way from Python in a column.
 
-    Rows whose labels share what stands before ": " are compared with each other.
+    Rows whose labels have the same text before ": " are compared with each other.
     """
     (k, *_) = (k for k, found in enumerate(table.columns) if found.name == column)
     groups: dict[str, list[tuple[str, float]]] = {}
@@ -136,7 +136,7 @@ def _grid(heads: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def show(value: Cell) -> str:
-    """Four significant digits; whole numbers in full."""
+    """Four significant digits; integers in full."""
     if value is None:
         return "-"
     if isinstance(value, str):

@@ -28,7 +28,7 @@ FIGURES = ("parameters", "steps_taken", "train_loss", "heldout_loss", "median_ms
 
 
 def table(settings: Settings, name: str) -> Table:
-    """The character model at 32 samples a step, the GPT at several batch sizes; a curve of each with --out."""
+    """The character model with 32 samples per step, the GPT with several batch sizes; a curve of each with --out."""
     found = Table(name, "training by burtorch train, a process each", COLUMNS)
     runs = {"character model, e=64, b=32": ["--model", "char-mlp", "--steps", str(_steps(settings, MLP_STEPS))]}
     for batch in QUICK_BATCHES if settings.quick else BATCHES:
@@ -55,16 +55,16 @@ def table(settings: Settings, name: str) -> Table:
             if settings.out is not None and os.path.exists(os.path.join(settings.out, picture)):
                 found.pictures.append(picture)
             elif settings.out is not None:
-                found.notes.append(f"{label}: no loss curve, as Matplotlib is not installed.")
+                found.notes.append(f"{label}: no loss curve, because Matplotlib is not installed.")
     read = "the words, a line each, as no --text was given" if settings.text is None else "the text of --text"
     found.notes.append(f"The GPT reads {read}. AdamW for the GPT, SGD for the character model, with the defaults.")
     if settings.out is None:
-        found.notes.append("With --out, the loss curves are kept there.")
+        found.notes.append("With --out, the loss curves are saved there.")
     return found
 
 
 def trained(options: list[str]) -> dict[str, Any]:
-    """The summary of a training in a process of its own."""
+    """The summary of a training in a separate process."""
     command = [sys.executable, "-m", "burtorch", "train", "--json", "--quiet", *options]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
     if done.returncode != 0:
