@@ -198,7 +198,7 @@ def percentile(
 
 
 def elements_at(rows: Any, shares: Any, method: str) -> Any:
-    """The elements of each sorted row at fractions of its length, along a new first axis; NaN if the row contains NaN."""
+    """The elements of each sorted row at fractions of its length, along a new first axis; NaN if the row has one."""
     if not ((shares >= 0) & (shares <= 1)).all():
         raise ValueError("Quantiles must be in the range [0, 1]")
     places = shares * (rows.shape[-1] - 1)

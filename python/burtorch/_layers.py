@@ -147,7 +147,8 @@ class Linear(_core.DenseCall, Module):
         params: the Parameters that receive W (n_out, n_in) and then b (n_out,).
         n_in, n_out: numbers of inputs and outputs, both at least 1.
         bias: whether there is a b; it starts at 0.
-        activation: None or "identity", "tanh", "relu", "sigmoid". W is initialised by He's rule for relu, else Glorot's.
+        activation: None or "identity", "tanh", "relu", "sigmoid". W is initialised by He's rule for relu, else
+            Glorot's.
         name: if given, the tensors are called ``name.weight`` and ``name.bias``.
 
     Raises:

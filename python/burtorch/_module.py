@@ -1,7 +1,7 @@
 """Modules: names of Tensors, states, and models as plain classes.
 
-There is no registration: names come from attributes. A model may be a :class:`Module`, one of the built-in models, or any
-object whose attributes are Tensors, such models, or lists of them.
+There is no registration: names come from attributes. A model may be a :class:`Module`, one of the built-in models, or
+any object whose attributes are Tensors, such models, or lists of them.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def _code(tensor: Tensor) -> str:
 
 
 def walk(model: object) -> Iterator[tuple[str, object]]:
-    """A model and the objects among its attributes, depth first, without recursion; each object once, except Tensors."""
+    """A model and the objects in its attributes, depth first, without recursion; each object once, except Tensors."""
     todo: list[tuple[str, object]] = [("", model)]
     seen: set[int] = set()
     while todo:

@@ -149,5 +149,5 @@ def function_of_vectors(called: Any, _types: Any, operands: tuple[Any, ...], key
     if name not in FUNCTIONS:
         raise TypeError(f"{name} does not take Vectors or Arrays: {why_not(called)}")
     raise TypeError(
-        f"{name} does not take Vectors with these arguments; use the functions of burtorch, or x.data for the numbers alone"
+        f"{name} does not take Vectors with these arguments; use burtorch's functions, or x.data for the numbers alone"
     )

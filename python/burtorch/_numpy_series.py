@@ -170,7 +170,9 @@ def is_before(x: Any, y: Any) -> Any:
 @public
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     if is_array(bins):
-        raise TypeError("its bins must be known numbers, because the result depends on whether they increase or decrease")
+        raise TypeError(
+            "its bins must be known numbers, because the result depends on whether they increase or decrease"
+        )
     bins = numpy.asarray(bins)
     side = "left" if right else "right"
     if (bins[1:] >= bins[:-1]).all():

@@ -21,7 +21,7 @@ def parallel(
     graph: Graph | None = None,
     threads: int | None = None,
 ) -> list[Result]:
-    """Call ``fn`` with each item in a pool of threads, each in a branch of the graph, and join the branches in item order.
+    """Call ``fn`` with each item in a pool of threads, each call in a branch of the graph, and join them in order.
 
     The result has the bits of ``[fn(item) for item in items]`` for any number of threads.
     Models and block ops release the GIL while they build, so they scale with cores; scalar operators

@@ -1,7 +1,7 @@
 """Compressors of vectors, such as the gradients that clients send.
 
-``c.compress(x, draw)`` returns a :class:`Message`; ``message.decompress()`` returns the vector that it encodes. An unbiased
-compressor has ``omega(d)``, a contractive one ``alpha(d)``. All randomness is a function of a :class:`Draw`.
+``c.compress(x, draw)`` returns a :class:`Message`; ``message.decompress()`` returns the vector that it encodes. An
+unbiased compressor has ``omega(d)``, a contractive one ``alpha(d)``. All randomness is a function of a :class:`Draw`.
 
     >>> import burtorch as bt
     >>> c = bt.compress.RandSeqK(2)

@@ -23,7 +23,8 @@ def energy(source: "str | None" = None) -> "EnergyMeter":
     """A meter of the energy that this machine uses: all processes, idle power included.
 
     ``meter.joules`` and ``meter.seconds`` count from its creation, or over a ``with`` block. Read a RAPL meter at least
-    once in ten minutes, because its counters wrap around. A battery counts in steps of several joules: measure for minutes.
+    once in ten minutes, because its counters wrap around. A battery counts in steps of several joules: measure for
+    minutes.
 
     Args:
         source: "rapl" (Linux, Intel and AMD), "amd" (Linux, the driver amd_energy), "battery" (Linux), "powermetrics"

@@ -1,7 +1,7 @@
 """Pictures: graphs in the browser, and numbers as Matplotlib scripts or drawn directly.
 
-Scripts are text that contains its data; they run anywhere, in another interpreter by :func:`run`. Drawing directly needs
-Matplotlib (``pip install burtorch[viz]``), which is imported when the first picture is drawn.
+Scripts are text that contains its data; they run anywhere, in another interpreter by :func:`run`. Drawing directly
+needs Matplotlib (``pip install burtorch[viz]``), which is imported when the first picture is drawn.
 """
 
 from __future__ import annotations

@@ -423,7 +423,9 @@ def test_every_word_begins_with_the_prompt(command, trained):
 
 @pytest.mark.parametrize("prompt", ["xa", "a\n", "A", "é"])
 def test_a_prompt_with_an_unseen_symbol_is_one_line(command, trained, prompt):
-    assert_one_error_line(command("generate", trained, "--prompt", prompt), "--prompt", "never saw", "'ahn'")
+    assert_one_error_line(
+        command("generate", trained, "--prompt", prompt), "--prompt", "not in the model's vocabulary", "'ahn'"
+    )
 
 
 def test_the_reader_of_a_pipe_may_leave(command, trained):

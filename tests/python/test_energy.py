@@ -109,7 +109,7 @@ def test_a_battery_counts_what_it_loses_while_it_discharges(tmp_path):
     write(battery, energy_now=49_990_000)
     assert (meter.source, meter.joules) == ("battery", pytest.approx(36.0))
     write(battery, energy_now=49_995_000)
-    with pytest.raises(OSError, match="went back"):
+    with pytest.raises(OSError, match="decreased"):
         _ = meter.joules
 
 

@@ -324,9 +324,9 @@ def test_ties_share_the_gradient_and_nan_receives_none():
 
 
 @pytest.mark.parametrize(("words", "body"), [
-    ("forbidden", lambda x: np.clip(x, 0.0, 2.0, max=1.0)), ("as many choices", lambda x: np.select([x > 0], [])),
+    ("forbidden", lambda x: np.clip(x, 0.0, 2.0, max=1.0)), ("numbers of conditions and choices", lambda x: np.select([x > 0], [])),
     ("edge_order", lambda x: np.gradient(x[:1], axis=0)), ("side", lambda x: np.searchsorted(BINS, x, side="middle")),
-    ("rise or fall", lambda x: np.digitize(x, [0.0, 2.0, 1.0])), ("empty", lambda x: np.convolve(x[0, :0], x[0])),
+    ("must be monotonic", lambda x: np.digitize(x, [0.0, 2.0, 1.0])), ("empty", lambda x: np.convolve(x[0, :0], x[0])),
     ("empty", lambda x: np.interp(x, [], [])), ("mode", lambda x: np.convolve(x[0], x[1], "odd")),
     ("equal length", lambda x: np.interp(x, [1.0, 2.0], [1.0])),
     ("not both", lambda x: np.var(x, ddof=1, correction=1)), ("axis", lambda x: np.sort(x[0, 0])),

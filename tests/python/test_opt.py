@@ -498,7 +498,7 @@ NAMED = {
     "problem must be a FiniteSum": lambda f: opt.smoothness(3),
     "problem must be a FiniteSum, such as": lambda f: opt.solve(f.features()),
     "a state must be a dict": lambda f: opt.GD(f).load_state_dict([]),
-    "local_steps must be a whole number": lambda f: opt.Scaffold(f, local_steps=1.5),
+    "local_steps must be an integer": lambda f: opt.Scaffold(f, local_steps=1.5),
 }
 
 
@@ -509,7 +509,7 @@ def test_objects_of_another_class_are_named(text):
 
 
 def test_labels_that_are_not_named_are_shown():
-    with pytest.raises(ValueError, match="found 3, 4; name yours by label_names="):
+    with pytest.raises(ValueError, match="found 3, 4; pass label_names="):
         opt.logistic_regression([[1.0], [2.0]], [3.0, 4.0])
     named = opt.logistic_regression([[1.0], [2.0]], [3.0, 4.0], label_names=(3, 4))
     np.testing.assert_allclose(named.grad([0.0]), [0.25 - 0.5])

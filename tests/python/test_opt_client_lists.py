@@ -90,7 +90,7 @@ def test_clients_may_differ_in_kind_and_regulariser():
         assert record.loss == pytest.approx(np.mean([client.problem.loss(x) for client in own]), rel=1e-13)
         gradients = np.mean([client.problem.grad(x) for client in own], axis=0)
         assert record.grad_norm == pytest.approx(np.linalg.norm(gradients), rel=1e-12)
-    with pytest.raises(ValueError, match="the clients who have them"):
+    with pytest.raises(ValueError, match="only for the clients that have them"):
         opt.smoothness(method.problem, np.array_split(np.arange(method.problem.n), 2))
     # The problem of a method may be given to another, whose clients are the same.
     again = opt.FedAvg(method.problem)
@@ -151,7 +151,7 @@ BAD = {
     "found int": (TypeError, lambda own: opt.Client(3)),
     "give d": (ValueError, lambda own: opt.Client(lambda x: x[0])),
     "nothing else": (TypeError, lambda own: opt.Client(own[0].problem, l2=0.1)),
-    "row for each sample": (ValueError, lambda own: opt.Client(lambda x, a, b: a, [1.0], [1.0, 2.0], d=1)),
+    "one row per sample": (ValueError, lambda own: opt.Client(lambda x, a, b: a, [1.0], [1.0, 2.0], d=1)),
     "network of 1 clients": (ValueError, lambda own: opt.FedAvg(own, network=opt.Network(opt.Delays([1.0])), step=0.1)),
 }
 

@@ -68,11 +68,13 @@ MESSAGES = {
     "x_star must be finite": lambda f: opt.DCGD(f, compressor=RAND, x_star=np.full(D, np.nan)),
     "f_star must be finite, found nan": lambda f: opt.GD(f, f_star=np.nan),
     "f_star must be finite, found -inf": lambda f: opt.GD(f, f_star=-np.inf),
-    "constants have 4 L_i, expected those of 24 samples": lambda f: opt.GD(f, constants=opt.smoothness(f, 4)),
-    "constants have 24 L_i, expected those of 4 clients": lambda f: opt.DCGD(
+    "constants have 4 L_i, expected 24, one for each of the samples": lambda f: opt.GD(
+        f, constants=opt.smoothness(f, 4)
+    ),
+    "constants have 24 L_i, expected 4, one for each of the clients": lambda f: opt.DCGD(
         f, clients=4, compressor=RAND, constants=opt.smoothness(f)
     ),
-    "constants have 3 L_i, expected those of 4 clients": lambda f: opt.Scaffnew(
+    "constants have 3 L_i, expected 4, one for each of the clients": lambda f: opt.Scaffnew(
         f, clients=PARTS, constants=opt.smoothness(f, 3)
     ),
     "at least one worker": lambda f: opt.Delays([]),
@@ -90,8 +92,8 @@ MESSAGES = {
     "x of the state must be finite": lambda f: opt.GD(f).load_state_dict(changed(opt.GD(f), x=np.full(D, np.nan))),
     "x of the state must have the shape": lambda f: opt.GD(f).load_state_dict(changed(opt.GD(f), x=np.zeros(2))),
     "no state named": lambda f: opt.SAGA(f).load_state_dict({**opt.SAGA(f).state_dict(), "arrays": {"x": np.zeros(D)}}),
-    "limit that can be met": lambda f: opt.GD(f).run(epochs=np.inf),
-    "limit that can be met: steps": lambda f: opt.DCGD(f, compressor=RAND).run(bits=np.inf, seconds=np.inf),
+    "limit that can be reached": lambda f: opt.GD(f).run(epochs=np.inf),
+    "limit that can be reached: steps": lambda f: opt.DCGD(f, compressor=RAND).run(bits=np.inf, seconds=np.inf),
 }
 
 
@@ -239,7 +241,7 @@ def test_lengths_of_data_are_checked_at_once():
     oracle = bt.Oracle(bt.nn.Linear(params, D, 1), loss="mse", params=params)
     for make in (lambda *data: opt.from_oracle(oracle, *data), lambda *data: opt.Client(oracle, *data)):
         for data in ((FEATURES[:5], TARGETS), (FEATURES, TARGETS[:5]), (FEATURES, 1.0), ()):
-            with pytest.raises(ValueError, match="row for each sample"):
+            with pytest.raises(ValueError, match="one row per sample"):
                 make(*data)
 
 

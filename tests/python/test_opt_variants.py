@@ -191,7 +191,7 @@ def test_l_katyusha_arrives_with_fewer_oracle_calls_than_l_svrg():
 
 
 BAD = {
-    "no strong convexity": lambda f: opt.LKatyusha(opt.robust_regression(FEATURES, TARGETS)),
+    "strong convexity of f is unknown": lambda f: opt.LKatyusha(opt.robust_regression(FEATURES, TARGETS)),
     "negative mu": lambda f: opt.LKatyusha(f, mu=-1.0),
     "theta": lambda f: opt.LKatyusha(f, theta=0.75),
     "sampling of L-Katyusha": lambda f: opt.LKatyusha(f, sampling=opt.WithReplacement(2)),

@@ -67,7 +67,7 @@ def test_list(command):
         (["table20"], "no table or figure 'table20' (--list shows the names)"),
         ([], "expected the name of a table or figure, or all"),
         (["table2", "--peers", "torch,theano"], "unknown rival 'theano': expected none or some of torch, "),
-        (["table2", "--launches", "0"], "expected a whole number from 1"),
+        (["table2", "--launches", "0"], "expected an integer from 1"),
         (["table5", "--words", "/nowhere/names.txt"], "No such file"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

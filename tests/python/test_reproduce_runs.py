@@ -155,13 +155,13 @@ def test_a_program_that_is_up_to_date_is_taken_with_its_figures(checkout):
     core.mkdir(parents=True)
     (core / "lib.rs").write_text("")
     os.utime(core / "lib.rs", (2e9, 2e9))
-    with pytest.raises(rust.NoBuildError, match="not built of these sources"):
+    with pytest.raises(rust.NoBuildError, match="not built from these sources"):
         rust.build(quick=True)
     assert rust.build(quick=False) != first
 
 
 def test_why_there_is_no_program(checkout, monkeypatch, tmp_path):
-    with pytest.raises(rust.NoBuildError, match="not built of these sources"):
+    with pytest.raises(rust.NoBuildError, match="not built from these sources"):
         rust.build(quick=True)
     (checkout / rust.SOURCE).write_text("broken")
     with pytest.raises(rust.NoBuildError, match="cargo failed: error: broken"):
@@ -232,7 +232,7 @@ def test_a_model_that_stopped_early_is_marked():
     models._add(table, "b=1", models.GPT_STEPS, asked, results, [])
     models._notes(table, asked, models.GPT_STEPS)
     assert [row.label for row in table.rows] == ["b=1: burtorch", "b=1: PyTorch, eager*"]
-    assert "* stopped after 20 s: its figures are of fewer iterations." in table.notes
+    assert "* stopped after 20 s: its figures are from fewer iterations." in table.notes
 
 
 # Appendix K
@@ -254,7 +254,10 @@ def test_where_a_gpu_starts_to_win_is_said_for_each_model(monkeypatch):
     monkeypatch.setattr(scaling, "_cell", lambda asked, model, batch: {"median": times[batch]})
     table = scaling.gpu(settings(quick=False), "gpu")
     assert len(table.rows) == 4
-    assert table.notes[0] == "character model, e=64: one core is ahead of the bound with a launch a product up to b=1."
+    assert (
+        table.notes[0]
+        == "character model, e=64: one core is faster than the bound with one launch per product up to b=1."
+    )
     own, _, _, one, each, over = table.rows[1].values
     assert one < each
     assert over == pytest.approx(own / each)

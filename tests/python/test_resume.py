@@ -46,7 +46,7 @@ def test_a_killed_training_goes_on_bit_for_bit(tmp_path, command, model):
     checkpoint.write_bytes(_core._bundle(list(pieces.items())))
     done = command("train", "--resume", "killed", "--quiet")
     assert done.returncode == 0, done.stderr
-    assert f"going on after step {n_done}" in done.stdout
+    assert f"continuing after step {n_done}" in done.stdout
     assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
     name = "model.safetensors"
     assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

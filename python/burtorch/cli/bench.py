@@ -185,7 +185,7 @@ def show(record: dict[str, Any], as_json: bool, columns: tuple[str, ...]) -> int
 
         print(json.dumps(record, indent=1))
         return 0
-    print(f"burtorch {record['burtorch']} ({record['cpu_level']}): {record['unit']}, {record['rounds']} alternating slices")
+    print(f"burtorch {record['burtorch']} ({record['cpu_level']}): {record['unit']}, {record['rounds']} slices")
     for cell, rows in record["cells"].items():
         print(f"\n{cell:<34}" + "".join(f"{column:>17}" for column in columns))
         for name, row in rows.items():
@@ -223,7 +223,7 @@ def run_eager(args: argparse.Namespace) -> int:
 
         print(json.dumps(record, indent=1))
         return 0
-    print(f"burtorch {record['burtorch']} ({record['cpu_level']}): ns per graph, {args.rounds} alternating slices")
+    print(f"burtorch {record['burtorch']} ({record['cpu_level']}): ns per graph, {args.rounds} slices")
     for graph, rows in record["graphs"].items():
         print(f"\n{graph + ' graph':<34}{'median':>10}{'minimum':>10}")
         for name, row in rows.items():

@@ -116,9 +116,7 @@ def run(args: Any) -> int:
 
 
 def _print_function(record: dict[str, Any]) -> None:
-    print(
-        f"burtorch {record['burtorch']} ({record['cpu_level']}): value and gradient, {record['rounds']} alternating slices"
-    )
+    print(f"burtorch {record['burtorch']} ({record['cpu_level']}): value and gradient, {record['rounds']} slices")
     for kind, unit in (("calls", "ns per call"), ("rows", "ns per row")):
         for graph, rows in record[kind].items():
             print(f"\n{f'{graph}, {unit}':<40}{'median':>10}{'minimum':>10}")

@@ -2,8 +2,8 @@
 
 The random graph has 20 inputs and at least 10,000 scalar operations. Each of its nodes is, with equal
 probability, a softplus, a sum of four, a product of four (each of the three times a constant: two operations) or a
-softmax of four (four exponentials, their sum, four quotients: nine), of results drawn uniformly from the previous 60; it
-returns the sum of all. Its answers are checked against the eager graph before anything is timed.
+softmax of four (four exponentials, their sum, four quotients: nine), of results drawn uniformly from the previous 60;
+it returns the sum of all. Its answers are checked against the eager graph before anything is timed.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _compare(job: Job, rounds: int) -> dict[str, Any]:
 
 
 def _one_and_two(job: Job) -> tuple[float, float]:
-    """Seconds on one thread, at the mean rate of two cores, and on two; each timed call follows one of the same kind."""
+    """Seconds on one thread, at the mean rate of two cores, and on two; each timed call follows one of its kind."""
     alone = []
     cores: list[int | None] = [*_two_cores()] or [None]
     for core in cores:

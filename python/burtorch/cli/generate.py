@@ -20,7 +20,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("model", metavar="DIR_OR_FILE", help="the --out directory of a training, or a file of a model")
     parser.add_argument(
-        "--n", type=count, metavar="N", help=f"number of words ({N_WORDS}), or of characters from a GPT ({N_CHARACTERS})"
+        "--n",
+        type=count,
+        metavar="N",
+        help=f"number of words ({N_WORDS}), or of characters from a GPT ({N_CHARACTERS})",
     )
     parser.add_argument("--prompt", default="", metavar="TEXT", help="the beginning of every word, or of the text")
     parser.add_argument(

@@ -23,9 +23,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog="example: burtorch graph model.py:loss --at -41 2 --svg loss.svg",
     )
     parser.add_argument("function", metavar="FILE.py:NAME", help="the file to run, and a function in it")
-    parser.add_argument(
-        "--at", type=_number, nargs="+", metavar="X", help="the arguments (default: 1 for each)"
-    )
+    parser.add_argument("--at", type=_number, nargs="+", metavar="X", help="the arguments (default: 1 for each)")
     for kind in ("svg", "html", "dot"):
         parser.add_argument(f"--{kind}", metavar="OUT", help=f"write the picture as {kind.upper()}")
     parser.add_argument(

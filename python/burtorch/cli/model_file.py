@@ -33,7 +33,9 @@ def load(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
     if os.path.isdir(path):
         inside = next((name for name in (MODEL_NAME, OLD_NAME) if os.path.exists(os.path.join(path, name))), None)
         if inside is None:
-            raise InputError(f"{path}: contains no {MODEL_NAME}: expected a directory written by 'burtorch train --out'")
+            raise InputError(
+                f"{path}: contains no {MODEL_NAME}: expected a directory written by 'burtorch train --out'"
+            )
         path = os.path.join(path, inside)
     try:
         with open(path, "rb") as file:

@@ -20,7 +20,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "selftest",
         help="check every op on this CPU",
         description="Check every op on this CPU at each instruction level, in a few seconds: the edges of the "
-        "domains, lanes against plain numbers, and random points against float128. The exit code is 1 if a check fails.",
+        "domains, lanes against plain numbers, and random points against float128. Exit code 1 if a check fails.",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random points (default 0)")
     parser.set_defaults(run=run)

@@ -85,9 +85,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         ("width", "gpt: features of a symbol"),
     ):
         model.add_argument(f"--{name}", type=count, metavar="N", help=f"{what} ({_defaults(name)})")
-    model.add_argument(
-        "--freeze-embedding", action="store_true", default=None, help="keep the initial embeddings"
-    )
+    model.add_argument("--freeze-embedding", action="store_true", default=None, help="keep the initial embeddings")
     steps = parser.add_argument_group("training")
     steps.add_argument("--batch", type=count, metavar="N", help=f"samples per step ({_defaults('batch')})")
     steps.add_argument("--steps", type=count, metavar="N", help=f"steps ({_defaults('steps')})")
@@ -103,8 +101,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--lanes",
         type=lanes,
         metavar="N",
-        help="samples computed at once: auto, 1, 4, 8 or 16; results agree within rounding "
-        f"({_defaults('lanes')})",
+        help=f"samples computed at once: auto, 1, 4, 8 or 16; results agree within rounding ({_defaults('lanes')})",
     )
     steps.add_argument("--seed", type=seed, help=f"seed of weights, hold-out, batches, samples ({_defaults('seed')})")
 

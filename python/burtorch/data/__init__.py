@@ -103,4 +103,6 @@ def _check(number: int, line: str) -> None:
     for symbol in line:
         if symbol < " " or "\x7f" <= symbol < "\xa0":
             code = f"U+{ord(symbol):04X}"
-            raise ValueError(f"line {number} contains the control character {code}: expected plain text with one word per line")
+            raise ValueError(
+                f"line {number} contains the control character {code}: expected plain text with one word per line"
+            )

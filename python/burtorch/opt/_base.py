@@ -408,8 +408,7 @@ class Method:
     # State
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that, with the arguments, determines the next steps. A method with the same arguments continues bit for
-        bit."""
+        """The state that determines the next steps. A method with the same arguments continues from it bit for bit."""
         return {
             "method": type(self).__name__,
             "round": self._runner.round,

@@ -26,7 +26,8 @@ class Delays:
             standard normal; "pareto", at least 1 with the exponent constant.
         constant: the constant of the distribution.
 
-    A job's time is a function of (seed, job, worker). Raises ValueError for no numbers, or numbers that are not positive.
+    A job's time is a function of (seed, job, worker). Raises ValueError for no numbers, or numbers that are not
+    positive.
 
     Example:
         >>> import burtorch as bt

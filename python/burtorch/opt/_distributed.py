@@ -38,7 +38,7 @@ def covered(method: str, name: str, found: float, most: float) -> None:
     """Raises ValueError if a factor exceeds that of the method's theorem by more than rounding."""
     if found > most * (1.0 + 1e-12):
         raise ValueError(
-            f"the theory of {method} covers no {name} above {most:g}, found {found:g}; give a number as step"
+            f"the theory of {method} does not cover {name} above {most:g}, found {found:g}; give a number as step"
         )
 
 

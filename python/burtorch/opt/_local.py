@@ -61,7 +61,9 @@ class Scaffnew(Distributed):
         if p is None:
             constants = smoothness(problem, parts) if constants is None else constants
             if constants.mu_min <= 0.0:
-                raise ValueError("the strong convexity of the clients' functions is unknown: pass p, or add l2 to the problem")
+                raise ValueError(
+                    "the strong convexity of the clients' functions is unknown: pass p, or add l2 to the problem"
+                )
             p = math.sqrt(constants.mu_min / constants.L_max)
         self.p = probability(p)
         super().__init__(problem, x0, clients=parts, p=self.p, constants=constants, **more)

@@ -172,8 +172,8 @@ class LSVRG(Method):
     Theorem (Kovalev, Horvath and Richtarik 2020, "Don't jump through hoops", Theorem 5; convex f_i, batches of one, and
     larger ones, whose variance is smaller): for step = 1/(6 M) with M = max L_i/(n q_i) and Phi = |x - x*|^2 + (4
     step^2/(p n)) sum |grad f_i(w) - grad f_i(x*)|^2/(n q_i), E Phi+ <= max(1 - step mu, 1 - p/2) Phi. Here q_i are the
-    probabilities of `Importance`; for `Nice`, `WithReplacement` and `Full` they are 1/n, and M = L_max. "theory" supports
-    no other sampling.
+    probabilities of `Importance`; for `Nice`, `WithReplacement` and `Full` they are 1/n, and M = L_max. "theory"
+    supports no other sampling.
     Memory: 3 d.
 
     Example:

@@ -161,8 +161,8 @@ def from_oracle(oracle: Any, *data: Any, l2: float = 0.0, nonconvex: float = 0.0
         l2: adds l2/2 |x|^2.
         nonconvex: adds nonconvex * sum x_j^2/(1 + x_j^2).
 
-    Each evaluation writes the point to the Parameters and is computed in their precision. Raises TypeError if ``oracle``
-    is not an Oracle, and ValueError for data of different lengths.
+    Each evaluation writes the point to the Parameters and is computed in their precision. Raises TypeError if
+    ``oracle`` is not an Oracle, and ValueError for data of different lengths.
 
     Example:
         >>> import burtorch as bt

@@ -31,10 +31,11 @@ EXACT_UP_TO = 2000
 class Smoothness:
     """Constants of a finite sum f = mean of f_i, where i counts samples or clients.
 
-    L: the smoothness of f. L_i: that of each f_i. L_pm: the root of the Hessian variance: mean |(grad f_i(x) - grad f_i(y)) - (grad f(x) -
-    grad f(y))|^2 <= L_pm^2 |x - y|^2. mu: the strong convexity of f, 0 if unknown; mu_min: that of every f_i.
-    `bound` says how L and L_pm were computed: "eigenvalues" are exact for quadratic problems, and for others
-    exact for the largest second derivatives of the losses; all other names are upper bounds.
+    L: the smoothness of f. L_i: that of each f_i. L_pm: the root of the Hessian variance:
+    mean |(grad f_i(x) - grad f_i(y)) - (grad f(x) - grad f(y))|^2 <= L_pm^2 |x - y|^2. mu: the strong convexity of f, 0
+    if unknown; mu_min: that of every f_i. `bound` says how L and L_pm were computed: "eigenvalues" are exact for
+    quadratic problems, and for others exact for the largest second derivatives of the losses; all other names are upper
+    bounds.
     """
 
     L: float

@@ -1,4 +1,4 @@
-"""Optimisers: given a gradient function ``grad(x, step)`` and a nest of arrays, they return the nest after all steps."""
+"""Optimisers: from a gradient function ``grad(x, step)`` and a nest of arrays they compute the nest after all steps."""
 
 from __future__ import annotations
 

@@ -47,24 +47,38 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--downlink", metavar="NAME[:NUMBER]", help="compressor of the server of ef21-bc (default: that of its clients)"
     )
-    parser.add_argument("--clients", type=count, metavar="N", help="clients with consecutive samples (default: at most 20)")
+    parser.add_argument(
+        "--clients", type=count, metavar="N", help="clients with consecutive samples (default: at most 20)"
+    )
     parser.add_argument("--step", default="theory", help='a number, "theory" or "theory*FACTOR" (default theory)')
     parser.add_argument("--batch", type=count, default=1, metavar="N", help="samples per step (default 1)")
     parser.add_argument("--l2", type=float, default=0.0, metavar="X", help="factor of |x|^2/2 (default 0)")
     parser.add_argument("--nonconvex", type=float, default=0.0, metavar="X", help="factor of the non-convex sum")
-    parser.add_argument("--epochs", type=positive, default=10.0, metavar="X", help="oracle calls divided by n (default 10)")
+    parser.add_argument(
+        "--epochs", type=positive, default=10.0, metavar="X", help="oracle calls divided by n (default 10)"
+    )
     parser.add_argument("--seeds", type=count, default=1, metavar="N", help="runs of each method (default 1)")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of the first run (default 0)")
     parser.add_argument("--records", type=count, default=50, metavar="N", help="the most records per run (default 50)")
     parser.add_argument("--cohort", type=count, metavar="N", help="clients per round (default all)")
-    parser.add_argument("--local-steps", type=count, default=5, metavar="N", help="local steps of fedavg and scaffold (default 5)")
-    parser.add_argument("--momentum", type=positive, default=0.1, metavar="X", help="momentum of ef21-sgdm (default 0.1)")
+    parser.add_argument(
+        "--local-steps", type=count, default=5, metavar="N", help="local steps of fedavg and scaffold (default 5)"
+    )
+    parser.add_argument(
+        "--momentum", type=positive, default=0.1, metavar="X", help="momentum of ef21-sgdm (default 0.1)"
+    )
     parser.add_argument("--engine", choices=("local", "mpi"), default="local", help="(default local)")
-    parser.add_argument("--timeout", type=positive, default=60.0, metavar="SECONDS", help="longest exchange (default 60)")
-    parser.add_argument("--threads", type=count, default=1, metavar="N", help="threads, which change no bit (default 1)")
+    parser.add_argument(
+        "--timeout", type=positive, default=60.0, metavar="SECONDS", help="longest exchange (default 60)"
+    )
+    parser.add_argument(
+        "--threads", type=count, default=1, metavar="N", help="threads, which change no bit (default 1)"
+    )
     parser.add_argument("--out", metavar="DIR", help="folder for the results (default: nothing is saved)")
     parser.add_argument("--resume", action="store_true", help="continue the runs in that folder")
-    parser.add_argument("--checkpoint", type=positive, default=5.0, metavar="SECONDS", help="time between saves (default 5)")
+    parser.add_argument(
+        "--checkpoint", type=positive, default=5.0, metavar="SECONDS", help="time between saves (default 5)"
+    )
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 

@@ -53,7 +53,7 @@ def _stem(name: str, seed: int) -> str:
 
 
 class Folder:
-    """The folder with the runs of a configuration. With several processes, rank 0 reads, writes, and informs the others."""
+    """The folder with the runs of a configuration. Of several processes, rank 0 reads and writes the files."""
 
     def __init__(self, args: argparse.Namespace, engine: mpi.Engine | None) -> None:
         self.engine = engine

@@ -39,7 +39,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--quick", action="store_true", help="fewer launches, iterations and sizes: minutes for all")
     parser.add_argument("--words", metavar="FILE", help="names for the character model (default: the package's)")
-    parser.add_argument("--text", metavar="FILE", help="text for the GPT, such as Shakespeare (default: random symbols)")
+    parser.add_argument(
+        "--text", metavar="FILE", help="text for the GPT, such as Shakespeare (default: random symbols)"
+    )
     parser.add_argument(
         "--out", metavar="DIR", help="directory for the report and the pictures; a stopped run continues from there"
     )

@@ -24,7 +24,9 @@ def mlp(settings: Settings, folder: str, hidden: int, batch: int, n: int = N_BAT
     """The character model on the words of the settings."""
     data = burtorch.text.WordContexts(settings.words, context=CONTEXT, seed=0)
     if len(data.vocabulary) > MLP_SYMBOLS:
-        raise InputError(f"the words have {len(data.vocabulary)} symbols: expected at most {MLP_SYMBOLS}, such as names")
+        raise InputError(
+            f"the words have {len(data.vocabulary)} symbols: expected at most {MLP_SYMBOLS}, such as names"
+        )
     params = burtorch.Parameters(seed=0)
     burtorch.nn.CharMLP(params, MLP_SYMBOLS, CONTEXT, 64, hidden)
     problem = {"model": "mlp", "hidden": hidden, "symbols": MLP_SYMBOLS, "inputs": CONTEXT, "targets": 1}
@@ -38,7 +40,9 @@ def gpt(settings: Settings, folder: str, batch: int, n: int = N_BATCHES) -> dict
     text = settings.text or "".join(chr(65 + draw.randrange(vocab)) for _ in range(200_000))
     data = burtorch.text.TextWindows(text, context=context, seed=0)
     if len(data.vocabulary) > vocab:
-        raise InputError(f"the text has {len(data.vocabulary)} symbols: expected at most {vocab}, such as Shakespeare's")
+        raise InputError(
+            f"the text has {len(data.vocabulary)} symbols: expected at most {vocab}, such as Shakespeare's"
+        )
     params = burtorch.Parameters(seed=0)
     burtorch.nn.GPT(params, vocab, context, GPT["layers"], GPT["heads"], GPT["width"])
     problem = {"model": "gpt", "symbols": vocab, "inputs": context, "targets": context}
