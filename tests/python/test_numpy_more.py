@@ -324,7 +324,8 @@ def test_ties_share_the_gradient_and_nan_receives_none():
 
 
 @pytest.mark.parametrize(("words", "body"), [
-    ("forbidden", lambda x: np.clip(x, 0.0, 2.0, max=1.0)), ("numbers of conditions and choices", lambda x: np.select([x > 0], [])),
+    ("forbidden", lambda x: np.clip(x, 0.0, 2.0, max=1.0)),
+    ("numbers of conditions and choices", lambda x: np.select([x > 0], [])),
     ("edge_order", lambda x: np.gradient(x[:1], axis=0)), ("side", lambda x: np.searchsorted(BINS, x, side="middle")),
     ("must be monotonic", lambda x: np.digitize(x, [0.0, 2.0, 1.0])), ("empty", lambda x: np.convolve(x[0, :0], x[0])),
     ("empty", lambda x: np.interp(x, [], [])), ("mode", lambda x: np.convolve(x[0], x[1], "odd")),

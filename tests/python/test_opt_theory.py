@@ -292,12 +292,12 @@ def test_rounding_is_no_strong_convexity():
         f = opt.least_squares(rows, rng.normal(size=n))
         parts = np.array_split(rng.permutation(n), 3)
         assert (opt.smoothness(f).mu, opt.smoothness(f, parts).mu, opt.smoothness(f, parts).mu_min) == (0.0, 0.0, 0.0)
-        with pytest.raises(ValueError, match="strong convexity of .* is unknown"):
+        with pytest.raises(ValueError, match=r"strong convexity of .* is unknown"):
             opt.LKatyusha(f)
-        with pytest.raises(ValueError, match="strong convexity of .* is unknown"):
+        with pytest.raises(ValueError, match=r"strong convexity of .* is unknown"):
             opt.Scaffnew(f, clients=parts)
         assert opt.AGD(f).mu == 0.0
-    with pytest.raises(ValueError, match="strong convexity of .* is unknown"):
+    with pytest.raises(ValueError, match=r"strong convexity of .* is unknown"):
         opt.SGD(f, eps=1e-3, x_star=np.zeros(10))
     thin = np.linalg.qr(rng.normal(size=(50, 5)))[0] * np.geomspace(1.0, 1e-6, 5)
     assert opt.smoothness(opt.least_squares(thin, np.ones(50))).mu == pytest.approx(1e-12 / 50, rel=1e-2)
