@@ -1,4 +1,4 @@
-//! The extension module `burtorch._core`: the core for Python. Its folders are layers; each names only those before it.
+//! The extension module `burtorch._core`: the core for Python. Its folders are layers; each names only earlier ones.
 #![feature(f128)]
 
 mod array;
@@ -20,7 +20,7 @@ mod viz;
 
 use pyo3::prelude::*;
 
-// A free-threaded interpreter turns its lock on for this module: operators of several threads on one graph need it.
+    // A free-threaded interpreter enables the GIL for this module: operators of several threads on one graph need it.
 #[pymodule(gil_used = true)]
 mod _core {
     use super::*;

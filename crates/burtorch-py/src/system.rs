@@ -1,4 +1,4 @@
-//! What the machine offers, and the op table: instruction levels, rows.
+//! Features of the machine, and the op table.
 
 use burtorch_core::ops::{OP_INFO, OpInfo};
 use burtorch_core::simd;
@@ -12,19 +12,19 @@ fn cpu_level() -> &'static str {
     simd::level().name()
 }
 
-/// The instruction levels this CPU can run, best first.
+/// The instruction levels that this CPU supports, best first.
 #[pyfunction]
 fn available_cpu_levels() -> Vec<&'static str> {
     simd::available_levels().iter().map(|level| level.name()).collect()
 }
 
-/// Compute at this instruction level from now on, in every thread: one of available_cpu_levels(); None for the best. For
+/// Use this instruction level from now on, in every thread: one of available_cpu_levels(), or None for the best. For
 /// tests and measurements.
 ///
-/// Levels with fused multiply-add give the same bits, "baseline" gives others within the bounds.
+/// Levels with fused multiply-add give the same bits; "baseline" gives other bits within the bounds.
 ///
 /// Raises:
-///     ValueError: this CPU has no such level; nothing has changed.
+///     ValueError: this CPU does not support the level; nothing has changed.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -50,8 +50,8 @@ fn force_cpu_level(name: Option<&str>) -> PyResult<()> {
     Ok(())
 }
 
-/// The op table: one dict per op, with its name, the paper's name, arity, formula, the interval tests sample, the bounds of
-/// value and partials in units in the last place (0 where a sum's bound holds), and whether the derivative reads the output.
+/// The op table: one dict per op, with its name, the paper's name, arity, formula, the interval sampled by tests, the bounds of
+/// value and partials in units in the last place (0 if the bound of a sum applies), and whether the derivative reads the output.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -72,7 +72,7 @@ fn ops(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         row.set_item("reads_output", info.reads_output)?;
         Ok(row)
     };
-    // What primitives leave in a graph is no op that one calls.
+    // Primitives leave an op in a graph that cannot be called.
     OP_INFO.iter().filter(|info| info.op != burtorch_core::Op::Linearised).map(row).collect()
 }
 

@@ -12,22 +12,22 @@ use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
 use crate::params::{PyParameters, PyTensor, with_kernels};
 
-/// A transformer that reads tokens and gives logits of the symbol after each of them.
+/// A transformer that reads tokens and computes logits of the symbol after each of them.
 ///
 /// Args:
-///     params: where its tensors are appended: embeddings of tokens (vocab, width) and of positions (context, width); for
-///         each layer gain and bias of a layer norm, weights of queries, keys and values (width, width) without biases,
+///     params: the Parameters that receive its tensors: embeddings of tokens (vocab, width) and of positions (context, width);
+///         for each layer gain and bias of a layer norm, weights of queries, keys and values (width, width) without biases,
 ///         mixing weights and bias, gain and bias of a second layer norm, W1 (expansion * width, width), b1, W2, b2; then
-///         gain and bias of a final layer norm if asked for; then weights (vocab, width) and biases of the logits.
-///     vocab, context, layers, heads, width: its shape, all at least 1; `heads` divides `width`. The defaults are the
+///         gain and bias of the optional final layer norm; then weights (vocab, width) and biases of the logits.
+///     vocab, context, layers, heads, width: its sizes, all at least 1; `heads` divides `width`. The defaults are the
 ///         paper's: 46,289 parameters.
-///     expansion: width of the feed-forward layers with ReLU, in widths.
-///     eps: what layer norms add to the variance.
+///     expansion: width of the feed-forward layers with ReLU, as a multiple of `width`.
+///     eps: the constant that layer norms add to the variance.
 ///     final_norm: whether a layer norm follows the last layer.
-///     name: where given, its tensors are called `name.tokens`, `name.positions`, `name.blocks.0.norm1.weight`, ...
+///     name: if given, its tensors are called `name.tokens`, `name.positions`, `name.blocks.0.norm1.weight`, ...
 ///
 /// Raises:
-///     ValueError: a shape that makes no sense, a name that is taken, full caller memory; nothing is appended.
+///     ValueError: an invalid size, a name in use, full caller memory; nothing is appended.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -42,25 +42,25 @@ pub struct PyGpt {
     pub model: Gpt,
     /// Its parameters.
     pub params: Py<PyParameters>,
-    /// What its tensors' names begin with.
+    /// The prefix of its tensors' names.
     pub name: Option<String>,
 }
 collected!(PyGpt: params);
 
 shape_getters! { PyGpt:
-    /// How many symbols.
+    /// The number of symbols.
     vocab: usize;
-    /// The most tokens it reads at once.
+    /// The largest number of tokens.
     context: usize;
-    /// How many layers.
+    /// The number of layers.
     layers: usize;
-    /// How many heads each layer has.
+    /// The number of heads in each layer.
     heads: usize;
     /// Features of a token.
     width: usize;
-    /// Width of the feed-forward layers, in widths.
+    /// Width of the feed-forward layers, as a multiple of `width`.
     expansion: usize;
-    /// What layer norms add to the variance.
+    /// The constant that layer norms add to the variance.
     eps: f64;
     /// Whether a layer norm follows the last layer.
     final_norm: bool;
@@ -92,8 +92,8 @@ impl PyGpt {
 
     /// Logits of the symbol after each of `tokens`, 1 to `context` integers (a list or a buffer): one list per token.
     ///
-    /// Raises IndexError for a token outside the vocabulary, ValueError for another number of them. Costs one pass
-    /// forward.
+    /// Raises IndexError for a token outside the vocabulary, ValueError for another number of tokens. Costs one forward
+    /// pass.
     fn logits(&self, py: Python<'_>, tokens: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<f64>>> {
         let mut symbols = Vec::new();
         let dims = read_token_ids(tokens, &mut symbols, "tokens")?;

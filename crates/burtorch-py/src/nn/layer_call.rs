@@ -1,7 +1,7 @@
-//! The calls of layers of Python that a model makes for each sample, without Python's part where nothing is to be decided.
+//! Calls of Python layers that a model makes for each sample, without Python code when there is nothing to decide.
 //!
-//! Promises what `nn.Linear` and `nn.Embedding` say of a call: on a Vector it is `affine`, on TokenIds `gather`, on anything
-//! else the Python class decides. Knows nothing of how a layer came by its tensors.
+//! Promises the documented results of `nn.Linear` and `nn.Embedding`: on a Vector it is `affine`, on TokenIds `gather`; for
+//! other operands the Python class decides. Does not know where a layer's tensors come from.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,13 +17,13 @@ use crate::node::blocks::{PyTokenIds, affine_of, gather};
 use crate::node::vector::PyVector;
 use crate::params::PyTensor;
 
-/// Base of `nn.Linear`: a call on a Vector goes straight to `affine`; every other one, and the first, to `_apply`, which a
-/// subclass defines.
+/// Base of `nn.Linear`: a call on a Vector goes directly to `affine`; other calls, and the first one, to `_apply` of the
+/// subclass.
 #[pyclass(frozen, subclass, name = "DenseCall", module = "burtorch._core")]
 #[derive(Default)]
 pub struct PyDenseCall {
     parts: OnceLock<Parts>,
-    /// Whether an attribute was assigned after that.
+    /// Whether an attribute was assigned afterwards.
     is_stale: AtomicBool,
 }
 
@@ -53,7 +53,7 @@ impl PyDenseCall {
         self.parts.get().map_or(Ok(()), |parts| traverse(parts, visit))
     }
 
-    /// Takes what a subclass takes.
+    /// Accepts the arguments of a subclass.
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
@@ -72,7 +72,7 @@ impl PyDenseCall {
         }
     }
 
-    /// From now on these are what a call on a Vector uses.
+    /// Uses these tensors in later calls on a Vector.
     #[pyo3(signature = (weight, bias, activation))]
     fn _keep(
         &self,
@@ -82,12 +82,12 @@ impl PyDenseCall {
         activation: Option<&str>,
     ) -> PyResult<()> {
         let activation = activation_named(py, activation)?;
-        // A second thread may have been first, with the same.
+        // A second thread may have stored the same.
         let _ = self.parts.set(Parts { weight, bias, activation });
         Ok(())
     }
 
-    /// From now on each call asks `_apply`, if an attribute was assigned after `_keep`.
+    /// Makes later calls use `_apply`, if an attribute was assigned after `_keep`.
     fn _forget(&self) {
         if self.parts.get().is_some() {
             self.is_stale.store(true, Ordering::Relaxed);
@@ -95,21 +95,21 @@ impl PyDenseCall {
     }
 }
 
-/// Base of `nn.Embedding`: rows of TokenIds go straight to `gather`, those of anything else to `_rows`, which a subclass defines.
+/// Base of `nn.Embedding`: rows of TokenIds go directly to `gather`, other operands to `_rows` of the subclass.
 #[pyclass(frozen, subclass, name = "RowsCall", module = "burtorch._core")]
 pub struct PyRowsCall;
 
 #[pymethods]
 impl PyRowsCall {
-    /// Takes what a subclass takes.
+    /// Accepts the arguments of a subclass.
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
         PyRowsCall
     }
 
-    /// The rows of `tokens` as operands that Linear takes together: themselves, without a copy, or, for TokenIds of an
-    /// Oracle, which name other rows in each lane, a Vector.
+    /// The rows of `tokens` as joined operands of Linear: the rows themselves, without a copy, or, for TokenIds of an
+    /// Oracle, which select other rows in each lane, a Vector.
     ///
     /// Raises IndexError for an unknown symbol.
     fn rows<'py>(slf: &Bound<'py, Self>, tokens: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -1,6 +1,6 @@
 //! Models for Python: `CharMLP`, `MLP` and `Linear` over the tensors of `Parameters`.
 
-/// Attributes that are numbers of a model's shape.
+/// Attributes with the sizes of a model.
 macro_rules! shape_getters {
     ($class:ident: $($(#[$doc:meta])* $name:ident: $kind:ty;)*) => {
         #[allow(unsafe_op_in_unsafe_fn, reason = "what the attribute makes of names that are written here")]
@@ -39,7 +39,7 @@ use crate::node::vector::tokens::symbols;
 use crate::node::vector::{PyVector, appended};
 use crate::params::{PyParameters, PyTensor, with_kernels};
 
-/// A model that an oracle takes.
+/// A model for an oracle.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one per Python model, and it is never moved")]
 pub enum AnyModel {
@@ -52,7 +52,7 @@ pub enum AnyModel {
 }
 
 impl AnyModel {
-    /// How many parameters it has.
+    /// The number of parameters.
     pub fn n_parameters(&self) -> usize {
         match self {
             AnyModel::Chars(model) => model.n_parameters(),
@@ -62,7 +62,7 @@ impl AnyModel {
     }
 }
 
-/// The model that a Python object is, and its parameters.
+/// The model of a Python object, and its parameters.
 pub fn model_of(object: &Bound<'_, PyAny>) -> PyResult<(AnyModel, Py<PyParameters>)> {
     let py = object.py();
     if let Ok(model) = object.cast::<PyCharMlp>() {
@@ -77,7 +77,7 @@ pub fn model_of(object: &Bound<'_, PyAny>) -> PyResult<(AnyModel, Py<PyParameter
         let model = model.get();
         return Ok((AnyModel::Tokens(model.model.clone()), model.params.clone_ref(py)));
     }
-    // The layer of nn.Linear holds its numbers.
+    // The inner layer of nn.Linear has its numbers.
     let layer = object.getattr_opt("_layer")?;
     if let Ok(layer) = layer.as_ref().unwrap_or(object).cast::<PyLinear>() {
         let layer = layer.get();
@@ -90,7 +90,7 @@ pub fn model_of(object: &Bound<'_, PyAny>) -> PyResult<(AnyModel, Py<PyParameter
     )))
 }
 
-/// The numbers of nodes that `build` appends to a graph of its own.
+/// The numbers of nodes that `build` appends to a temporary graph.
 fn evaluate<E: Float>(
     params: &Parameters<'_, E>,
     build: impl FnOnce(&mut Graph<'_, E>, &Parameters<'_, E>) -> burtorch_core::Result<Range>,
@@ -105,7 +105,7 @@ fn tensor(py: Python<'_>, params: &Py<PyParameters>, tensor: Tensor, name: Optio
     PyTensor::new(params.clone_ref(py), tensor, name)
 }
 
-/// The name of a part of something that may have a name.
+/// The name of a part of an optionally named object.
 fn part(name: &Option<String>, part: &str) -> Option<String> {
     name.as_ref().map(|name| format!("{name}.{part}"))
 }
@@ -114,14 +114,14 @@ fn part(name: &Option<String>, part: &str) -> Option<String> {
 /// `hidden`, logits of the next symbol.
 ///
 /// Args:
-///     params: where its tensors are appended: embedding (vocab, embedding), W1 (hidden, context * embedding), b1, W2
+///     params: the Parameters that receive its tensors: embedding (vocab, embedding), W1 (hidden, context * embedding), b1, W2
 ///         (vocab, hidden), b2, in this order.
-///     vocab, context, embedding, hidden: its shape, all at least 1.
-///     name: where given, its tensors are called `name.embedding`, `name.hidden.weight`, `name.hidden.bias`,
+///     vocab, context, embedding, hidden: its sizes, all at least 1.
+///     name: if given, its tensors are called `name.embedding`, `name.hidden.weight`, `name.hidden.bias`,
 ///         `name.output.weight` and `name.output.bias`.
 ///
 /// Raises:
-///     ValueError: a shape with a zero, a name that is taken, full caller memory; nothing is appended.
+///     ValueError: a zero size, a name in use, full caller memory; nothing is appended.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -140,9 +140,9 @@ pub struct PyCharMlp {
 collected!(PyCharMlp: params);
 
 shape_getters! { PyCharMlp:
-    /// How many symbols.
+    /// The number of symbols.
     vocab: usize;
-    /// How many symbols back it looks.
+    /// The number of previous symbols that it reads.
     context: usize;
 }
 
@@ -167,8 +167,8 @@ impl PyCharMlp {
 
     /// Logits of the symbol after `tokens`, which are `context` integers (a list or a buffer).
     ///
-    /// Raises IndexError for a token outside the vocabulary, ValueError for another number of them. Costs one pass
-    /// forward.
+    /// Raises IndexError for a token outside the vocabulary, ValueError for another number of tokens. Costs one forward
+    /// pass.
     fn logits(&self, py: Python<'_>, tokens: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
         let mut symbols = Vec::new();
         let dims = read_token_ids(tokens, &mut symbols, "tokens")?;
@@ -215,14 +215,14 @@ impl PyCharMlp {
 /// One dense layer: `activation(W x + b)`.
 ///
 /// Args:
-///     params: where W (n_out, n_in) and then b (n_out,) are appended.
-///     n_in, n_out: its shape, both at least 1.
+///     params: the Parameters that receive W (n_out, n_in) and then b (n_out,).
+///     n_in, n_out: numbers of inputs and outputs, both at least 1.
 ///     bias: whether there is a b. It starts at 0.
-///     activation: None or "identity", "tanh", "relu", "sigmoid". W starts as He's initialisation for relu, else Glorot's.
-///     name: where given, the tensors are called `name.weight` and `name.bias`.
+///     activation: None or "identity", "tanh", "relu", "sigmoid". W is initialised by He's rule for relu, else Glorot's.
+///     name: if given, the tensors are called `name.weight` and `name.bias`.
 ///
 /// Raises:
-///     ValueError: a shape with a zero, an unknown activation, a name that is taken; nothing is appended.
+///     ValueError: a zero size, an unknown activation, a name in use; nothing is appended.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -259,7 +259,7 @@ impl PyLinear {
         Ok(PyLinear { model, params: params.clone().unbind(), name })
     }
 
-    /// The n_out outputs for n_in inputs: of numbers (a list or a buffer), a list of floats, without a gradient; of Values
+    /// The n_out outputs for n_in inputs: for numbers (a list or a buffer), a list of floats, without a gradient; for Values
     /// or a Vector, a Vector on their graph, with the same numbers.
     ///
     /// Raises ValueError for another number of inputs, TypeError for a graph of another dtype than the parameters.
@@ -286,13 +286,13 @@ impl PyLinear {
         self.model.activation().name()
     }
 
-    /// How many numbers it takes.
+    /// The number of inputs.
     #[getter]
     fn n_in(&self) -> usize {
         self.model.n_in()
     }
 
-    /// How many numbers it gives.
+    /// The number of outputs.
     #[getter]
     fn n_out(&self) -> usize {
         self.model.n_out()
@@ -305,19 +305,19 @@ impl PyLinear {
     }
 }
 
-/// Dense layers one after another, `activation` after each but the last.
+/// A sequence of dense layers, with `activation` after each except the last.
 ///
 /// Args:
-///     params: where the tensors are appended, layer by layer, weights before biases.
+///     params: the Parameters that receive the tensors, layer by layer, weights before biases.
 ///     sizes: inputs, hidden widths, outputs: at least two numbers.
-///     activation: "tanh" (default), "relu", "sigmoid" or "identity", after all layers but the last.
+///     activation: "tanh" (default), "relu", "sigmoid" or "identity", after all layers except the last.
 ///     bias: whether layers have biases.
-///     name: where given, layer k is called `name.k`.
+///     name: if given, layer k is called `name.k`.
 ///
-/// In an Oracle its loss is softmax cross-entropy for integer labels, the mean squared difference for float labels.
+/// In an Oracle its default loss is softmax cross-entropy for integer labels, the mean squared difference for float labels.
 ///
 /// Raises:
-///     ValueError: sizes that make no sense, an unknown activation, a name that is taken; nothing is appended.
+///     ValueError: invalid sizes, an unknown activation, a name in use; nothing is appended.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -353,7 +353,7 @@ impl PyMlp {
         Ok(PyMlp { model, params: params.clone().unbind(), name })
     }
 
-    /// The outputs for the inputs `x`: of numbers (a list or a buffer), a list of floats, without a gradient; of Values or a
+    /// The outputs for the inputs `x`: for numbers (a list or a buffer), a list of floats, without a gradient; for Values or a
     /// Vector, a Vector on their graph, with the same numbers.
     ///
     /// Raises ValueError for another number of inputs, TypeError for a graph of another dtype than the parameters.
@@ -372,13 +372,13 @@ impl PyMlp {
         self.model.layers().iter().enumerate().map(layer).collect()
     }
 
-    /// How many numbers it takes.
+    /// The number of inputs.
     #[getter]
     fn n_in(&self) -> usize {
         self.model.n_in()
     }
 
-    /// How many numbers it gives.
+    /// The number of outputs.
     #[getter]
     fn n_out(&self) -> usize {
         self.model.n_out()
@@ -392,7 +392,7 @@ impl PyMlp {
 
 fn outputs<'py>(model: &Mlp, params: &Py<PyParameters>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    // What can be gone through only once is read once.
+    // An iterator is read only once.
     let x = &if x.hasattr("__len__")? {
         x.clone()
     } else {
@@ -418,7 +418,7 @@ fn outputs<'py>(model: &Mlp, params: &Py<PyParameters>, x: &Bound<'py, PyAny>) -
         .into_pyobject(py)
 }
 
-/// What all models have.
+/// Methods of all models.
 macro_rules! holds_tensors {
     ($($Model:ident)*) => { $(
         #[pymethods]
@@ -432,13 +432,13 @@ macro_rules! holds_tensors {
                 self.model.named_tensors().into_iter().map(named).collect()
             }
 
-            /// How many parameters it has.
+            /// The number of parameters.
             #[getter]
             fn n_parameters(&self) -> usize {
                 self.model.n_parameters()
             }
 
-            /// Where its tensors are.
+            /// The Parameters with its tensors.
             #[getter]
             fn params(&self, py: Python<'_>) -> Py<PyParameters> {
                 self.params.clone_ref(py)
@@ -481,7 +481,7 @@ fn append(
 impl PyCharMlp {
     /// Appends the logits of the symbol after `tokens` to the current graph, as a Vector.
     ///
-    /// Raises IndexError for a token outside the vocabulary, ValueError for another number of them.
+    /// Raises IndexError for a token outside the vocabulary, ValueError for another number of tokens.
     fn __call__(&self, tokens: &Bound<'_, PyAny>) -> PyResult<Py<PyVector>> {
         let (context, found) = (self.model.shape().context, tokens.len()?);
         if found != context {

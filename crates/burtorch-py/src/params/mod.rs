@@ -1,7 +1,7 @@
-//! `Parameters` for Python, and their `tensor`s: flat numbers and gradients, in memory of ours or of the caller.
+//! `Parameters` for Python, and their `tensor`s: flat numbers and gradients, in burtorch's memory or the caller's.
 //!
-//! Promises: one call at a time has the parameters, another one raises `BusyError`; arrays share the memory, which does
-//! not move while any are held.
+//! Promises: one call at a time uses the parameters, a second one raises `BusyError`; arrays share the memory, which does
+//! not move while any of them is held.
 #![allow(unsafe_code)]
 
 mod number;
@@ -28,7 +28,7 @@ pub use number::PyParameter;
 pub use subset::{PySubset, numbers_of, zeros};
 pub use tensor::PyTensor;
 
-/// Runs an expression on the parameters inside an [`AnyParameters`], whatever their dtype.
+/// Evaluates an expression on the parameters inside an [`AnyParameters`], whatever their dtype.
 macro_rules! with_params {
     ($any:expr, $params:ident => $body:expr) => {
         match $any {
@@ -42,7 +42,7 @@ macro_rules! with_params {
 }
 pub(crate) use with_params;
 
-/// The same for what only float32 and float64 have: models and block ops. See [`PyParameters::need_kernels`].
+/// The same for features of float32 and float64 only: models and block ops. See [`PyParameters::need_kernels`].
 macro_rules! with_kernels {
     ($any:expr, $params:ident => $body:expr) => {
         match $any {
@@ -57,18 +57,18 @@ pub(crate) use with_kernels;
 /// Trainable numbers and their gradients, as two flat arrays that every model and graph shares.
 ///
 /// Args:
-///     dtype: "float32" (default), "float64", "float16", "bfloat16" or "float128". Scalar ops take all of them; models,
+///     dtype: "float32" (default), "float64", "float16", "bfloat16" or "float128". Scalar ops support all of them; models,
 ///         oracles and optimisers the first two.
-///     seed: decides all random initial values.
+///     seed: determines all random initial values.
 ///     capacity: numbers to reserve address space for (32 MiB of values by default); pages are used only when touched.
-///         More of them move where no array holds them.
+///         More numbers are possible if the memory can move, because no array holds it.
 ///     values, grads: caller memory (NumPy, shared or mapped memory, array.array ...) to use instead of our own:
-///         writable, contiguous, of `dtype`, apart from each other. Kept alive. Tensors are laid out in it one after
+///         writable, contiguous, of `dtype`, not overlapping. It is kept alive. Tensors are placed in it one after
 ///         another, and initialise it.
 ///
 /// Raises:
 ///     ValueError: unknown dtype, memory that cannot be used, or one of `values` and `grads` without the other.
-///     BusyError: another Graph or other Parameters work in the memory of `values` or `grads`, or in part of it.
+///     BusyError: another Graph or other Parameters use the memory of `values` or `grads`, or a part of it.
 ///     MemoryError: no address space for the capacity.
 ///
 /// A tensor costs two numbers per entry, one if it is frozen.
@@ -83,14 +83,14 @@ pub(crate) use with_kernels;
 pub struct PyParameters {
     content: Guarded<AnyParameters>,
     dtype: DType,
-    /// Arrays alive over this memory: while there are any it does not move.
+    /// Arrays alive over this memory: it does not move while there are any.
     pub shared: Shared,
-    /// Declared after what points into it, so dropped after it.
+    /// Declared after the fields that point into it, so dropped after them.
     _memory: Option<[CallerMemory; 2]>,
 }
 collected!(PyParameters: _memory);
 
-/// Parameters whose memory does not move until this is dropped.
+/// Parameters whose memory does not move until this guard is dropped.
 struct Held<'a>(&'a mut AnyParameters);
 
 impl Drop for Held<'_> {
@@ -112,7 +112,7 @@ impl PyParameters {
         self.dtype
     }
 
-    /// Refuses types for which there are no block ops.
+    /// Refuses types without block ops.
     pub fn need_kernels(&self) -> PyResult<()> {
         if matches!(self.dtype, DType::Float32 | DType::Float64) {
             return Ok(());
@@ -123,12 +123,12 @@ impl PyParameters {
         )))
     }
 
-    /// Exclusive access until the guard goes.
+    /// Exclusive access until the guard is dropped.
     pub fn enter(&self, py: Python<'_>) -> PyResult<Entered<'_, AnyParameters>> {
         self.content.enter(py)
     }
 
-    /// Access for reading until the guard goes; others may read meanwhile.
+    /// Read access until the guard is dropped; others may read at the same time.
     pub fn look(&self, py: Python<'_>) -> PyResult<Looking<'_, AnyParameters>> {
         self.content.look(py)
     }
@@ -138,7 +138,7 @@ impl PyParameters {
         self.content.with(py, f)
     }
 
-    /// Runs `f`, which may append tensors, with the memory held in place where arrays of it are alive.
+    /// Runs `f`, which may append tensors, with the memory fixed in place while arrays of it are alive.
     pub fn append<R>(
         &self,
         py: Python<'_>,
@@ -183,7 +183,7 @@ impl PyParameters {
         self.with(py, |params| with_params!(params, p => p.slice(0..p.len())))?.or_raise(py)
     }
 
-    /// The slice that a name or a pair (start, stop) means, if `what` is one.
+    /// The slice named by a name or a pair (start, stop), if `what` is one.
     pub fn place_of(&self, what: &Bound<'_, PyAny>) -> PyResult<Option<Slice>> {
         let py = what.py();
         let slice = if let Ok(name) = what.extract::<String>() {
@@ -207,7 +207,7 @@ pub fn dtype_named(name: &str) -> PyResult<DType> {
     })
 }
 
-/// Kind, place, name and number of what find_nonfinite() found.
+/// Kind, position, name and number of a result of find_nonfinite().
 type NonFinite = (&'static str, usize, Option<String>, f64);
 
 #[pymethods]
@@ -246,8 +246,8 @@ impl PyParameters {
         macro_rules! make {
             ($variant:ident) => {
                 AnyParameters::$variant(match (&memory, capacity) {
-                    // SAFETY: checked above to be aligned, writable and apart; kept alive by the buffers beside it. That
-                    // nobody writes it during a call is up to its owner, as the docstring's "yours" says.
+                    // SAFETY: checked above to be aligned, writable and disjoint; kept alive by the buffers beside it. Its
+                    // owner must not write it during a call, as the docstring says.
                     (Some([values, grads]), _) => unsafe { Parameters::in_memory(values.numbers(), grads.numbers(), seed) },
                     (None, Some(capacity)) => Parameters::with_capacity(seed, capacity.max(1)).or_raise(py)?,
                     (None, None) => Parameters::new(seed),
@@ -269,7 +269,7 @@ impl PyParameters {
         })
     }
 
-    /// Refuse tensors that would make more than `n` numbers in all; None lifts the limit.
+    /// Refuse tensors beyond `n` numbers in total; None removes the limit.
     fn _set_limit(&self, py: Python<'_>, n: Option<usize>) -> PyResult<()> {
         self.append(py, |params| {
             with_params!(params, p => p.set_limit(n));
@@ -281,14 +281,14 @@ impl PyParameters {
     ///
     /// Args:
     ///     shape: an int, or up to four of them.
-    ///     name: where given, unique among these Parameters.
+    ///     name: if given, unique among these Parameters.
     ///     init: a number, "glorot" (uniform; the default), "glorot_normal", "he", "he_normal", "fan_in" (PyTorch's for a
     ///         linear layer), "zeros", "ones", ("uniform", low, high) or ("normal", mean, deviation).
-    ///     trainable: False gives a frozen tensor, without gradient.
+    ///     trainable: False for a frozen tensor, without gradient.
     ///
     /// Raises:
-    ///     ValueError: a shape or initialiser that makes no sense, a name that is taken, or full caller memory.
-    ///     MemoryError: more numbers than the capacity while arrays hold the memory in place.
+    ///     ValueError: an invalid shape or initialiser, a name in use, or full caller memory.
+    ///     MemoryError: more numbers than the capacity while arrays keep the memory in place.
     ///
     /// Example:
     ///     >>> import burtorch as bt
@@ -325,7 +325,7 @@ impl PyParameters {
         Ok(PyTensor::new(slf.clone().unbind(), tensor, Some(name.to_string())))
     }
 
-    /// The names in use, by the place of their tensors.
+    /// The names in use, in the order of their tensors.
     #[getter]
     fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let mut names = self.with(py, |params| {
@@ -351,13 +351,13 @@ impl PyParameters {
         Self::grads_array(slf)
     }
 
-    /// How many numbers there are.
+    /// The number of parameters.
     #[getter]
     fn n(&self, py: Python<'_>) -> PyResult<usize> {
         self.with(py, |params| with_params!(params, p => p.len()))
     }
 
-    /// How many of them are not frozen.
+    /// The number of parameters that are not frozen.
     #[getter]
     fn n_trainable(&self, py: Python<'_>) -> PyResult<usize> {
         self.with(py, |params| with_params!(params, p => p.n_trainable()))
@@ -382,9 +382,9 @@ impl PyParameters {
         self.with(py, |params| with_params!(params, p => p.zero_grad()))
     }
 
-    /// The first number that is NaN or infinite, or None where all are finite.
+    /// The first number that is NaN or infinite, or None if all are finite.
     ///
-    /// Returns ("value" or "grad", its place in the flat array, the name of its tensor or None, the number). Values come
+    /// Returns ("value" or "grad", its position in the flat array, the name of its tensor or None, the number). Values come
     /// before gradients. `nn.find_nonfinite(model)` gives the names of a model. Costs a pass over both.
     ///
     /// Example:
@@ -412,7 +412,7 @@ impl PyParameters {
     }
 }
 
-/// The initialiser that a number, a name, or a tuple means.
+/// The initialiser described by a number, a name, or a tuple.
 fn init_of(init: &Bound<'_, PyAny>) -> PyResult<Init> {
     let unknown = || {
         PyValueError::new_err(
@@ -438,14 +438,14 @@ fn init_of(init: &Bound<'_, PyAny>) -> PyResult<Init> {
     })
 }
 
-/// The parameters that an argument means: themselves, or those of a model.
+/// The parameters named by an argument: Parameters, or those of a model.
 pub fn params_of(object: &Bound<'_, PyAny>) -> PyResult<Py<PyParameters>> {
     if let Ok(params) = object.cast::<PyParameters>() {
         return Ok(params.clone().unbind());
     }
     let of_model = match object.getattr_opt("params")? {
         Some(params) => Some(params),
-        // A plain class: its attributes tell.
+        // A plain class: its attributes are searched.
         None if !object.hasattr("__dict__")? => None,
         None => if_any(object.py(), object.py().import("burtorch._module")?.call_method1("home_of", (object,)))?,
     };
@@ -458,7 +458,7 @@ pub fn params_of(object: &Bound<'_, PyAny>) -> PyResult<Py<PyParameters>> {
     }
 }
 
-/// The core's error when two dtypes meet that belong to one object, which cannot happen.
+/// The core's error when two dtypes of one object differ, which cannot happen.
 pub fn mismatch() -> Error {
     Error::MissingParameters
 }

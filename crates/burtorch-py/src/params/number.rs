@@ -1,15 +1,15 @@
 //! The number of a `bt.parameter`.
 //!
-//! Promises: read and written whole from any thread.
+//! Promises: atomic reads and writes from any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 
-/// A number that may change without tracing functions again.
+/// A number that may change without new traces.
 ///
-/// A function that closes over a plain number takes it for constant and is traced again when it changes; a parameter
-/// is read at every call. It receives no gradient: make it an argument for that. Outside of traced functions it counts
+/// A function that captures a plain number takes it for constant and is traced again when it changes; a parameter
+/// is read at every call. It receives no gradient: for that, make it an argument. Outside traced functions it acts
 /// as its number.
 ///
 /// Args:

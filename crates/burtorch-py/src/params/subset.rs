@@ -1,6 +1,6 @@
-//! Sets of parameters whose gradients alone are asked for: as Python names them, and prepared.
+//! Sets of parameters for partial gradients: their Python forms, and prepared sets.
 //!
-//! Promises: what is read is checked and copied, so that no later change of an array changes a set.
+//! Promises: indices are checked and copied, so later changes of an array do not change a set.
 
 use std::ops::Range;
 
@@ -18,11 +18,11 @@ use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
 use crate::convert::sets::{listed, range_in};
 
-/// A prepared set of parameters whose gradients alone are computed. Made by `Oracle.subset` and `Parameters.subset`.
+/// A prepared set of parameters for partial gradients. Made by `Oracle.subset` and `Parameters.subset`.
 ///
-/// It is sorted, checked and planned once: calls with it cost no more than what they compute. It holds for the Parameters as
-/// they were when it was made; after new tensors, `freeze` or `unfreeze` a call with it is a ValueError. `len(s)` is the
-/// number of its parameters, `s.indices` an array of their places in the flat arrays, in the order of results.
+/// It is sorted, checked and planned once, so calls with it cost no more than their computation. It is valid only for the
+/// Parameters as they were; after new tensors, `freeze` or `unfreeze` a call with it is a ValueError. `len(s)` is the
+/// number of its parameters, `s.indices` an array of their positions in the flat arrays, in the order of results.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -44,12 +44,12 @@ impl PySubset {
         &self.set
     }
 
-    /// Whose numbers they are.
+    /// The owner of its numbers.
     pub fn owner(&self) -> &Py<PyParameters> {
         &self.params
     }
 
-    /// The set that an argument names by itself, or as numbers of these parameters if they are all that there is.
+    /// The set named by an argument that determines its Parameters, or by numbers of these parameters if there are no others.
     pub fn of_any<'py>(what: &Bound<'py, PyAny>, read: &[Bound<'py, PyParameters>]) -> PyResult<Bound<'py, PySubset>> {
         if let Ok(subset) = what.cast::<PySubset>() {
             return Self::of(subset.get().params.bind(what.py()), what);
@@ -74,7 +74,7 @@ impl PySubset {
         Err(PyValueError::new_err("the subset is of other Parameters; prepare one of these"))
     }
 
-    /// The set that an argument names: one that is prepared, or what [`ranges_of`] reads.
+    /// The set named by an argument: a prepared one, or one read by [`ranges_of`].
     pub fn of<'py>(params: &Bound<'py, PyParameters>, what: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PySubset>> {
         let py = params.py();
         if let Ok(subset) = what.cast::<PySubset>() {
@@ -85,7 +85,7 @@ impl PySubset {
         Self::of_ranges(params, ranges_of(params, what)?)
     }
 
-    /// Of ranges.
+    /// A set of ranges.
     pub fn of_ranges<'py>(
         params: &Bound<'py, PyParameters>,
         ranges: Vec<Range<u32>>,
@@ -99,7 +99,7 @@ impl PySubset {
     }
 }
 
-/// A new array of so many zeros of a dtype with kernels.
+/// A new array of `n` zeros of a dtype with kernels.
 pub fn zeros<'py>(py: Python<'py>, dtype: DType, n: usize) -> PyResult<Bound<'py, PyAny>> {
     let array = match dtype {
         DType::Float32 => FlatArray::copied(&filled(0.0_f32, n, "a gradient").or_raise(py)?),
@@ -108,7 +108,7 @@ pub fn zeros<'py>(py: Python<'py>, dtype: DType, n: usize) -> PyResult<Bound<'py
     Ok(Bound::new(py, array)?.into_any())
 }
 
-/// The parameters that names, Tensors, ranges, pairs (start, stop), sorted indices, a mask, or a list of the former mean.
+/// The parameters named by names, Tensors, ranges, pairs (start, stop), sorted indices, a mask, or a list of the former.
 fn ranges_of(params: &Bound<'_, PyParameters>, what: &Bound<'_, PyAny>) -> PyResult<Vec<Range<u32>>> {
     if let Some(ranges) = numbers_of(params, what)? {
         return Ok(ranges);
@@ -136,7 +136,7 @@ fn unknown(what: &Bound<'_, PyAny>) -> PyErr {
     ))
 }
 
-/// The range of a name, a Tensor, a range or a pair, if it is one.
+/// The range of a name, a Tensor, a range or a pair, if the argument is one.
 fn range_of(params: &Bound<'_, PyParameters>, what: &Bound<'_, PyAny>) -> PyResult<Option<Range<u32>>> {
     if let Ok(tensor) = what.cast::<PyTensor>() {
         if !tensor.get().owner().is(params) {
@@ -161,14 +161,14 @@ impl PySubset {
         self.set.len()
     }
 
-    /// The places of its parameters in the flat arrays, ascending: a NumPy array of integers.
+    /// The positions of its parameters in the flat arrays, ascending: a NumPy array of integers.
     #[getter]
     fn indices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let indices: Vec<i64> = self.set.ranges().iter().cloned().flatten().map(i64::from).collect();
         of_integers(py, &[indices.len()], &indices)
     }
 
-    /// Whose numbers they are.
+    /// The owner of its numbers.
     #[getter]
     fn params(&self, py: Python<'_>) -> Py<PyParameters> {
         self.params.clone_ref(py)
@@ -181,13 +181,13 @@ impl PySubset {
 
 #[pymethods]
 impl PyParameters {
-    /// Prepare a set of parameters whose gradients alone are to be computed.
+    /// Prepare a set of parameters for partial gradients.
     ///
     /// Args:
     ///     wanted: the name of a tensor, a Tensor, a `range`, a pair (start, stop), or a list of these; ascending indices
-    ///         into the flat arrays (a list or an integer array); or a mask with a bool for each parameter.
+    ///         into the flat arrays (a list or an integer array); or a mask with one bool per parameter.
     ///
-    /// Costs a pass over what is given. Raises KeyError, IndexError, ValueError or TypeError for anything else.
+    /// Costs a pass over the argument. Raises KeyError, IndexError, ValueError or TypeError for other arguments.
     fn subset<'py>(slf: &Bound<'py, Self>, wanted: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PySubset>> {
         PySubset::of(slf, wanted)
     }

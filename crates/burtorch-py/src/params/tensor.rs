@@ -25,17 +25,17 @@ impl PyTensor {
         PyTensor { params, tensor, name }
     }
 
-    /// Its place and shape.
+    /// Its position and shape.
     pub fn tensor(&self) -> Tensor {
         self.tensor
     }
 
-    /// Where its numbers are. With [`PyTensor::owner`], what a graph needs to read `w[i]`.
+    /// The positions of its numbers. With [`PyTensor::owner`], all that a graph needs to read `w[i]`.
     pub fn slice(&self) -> Slice {
         self.tensor.slice()
     }
 
-    /// How many dimensions it has.
+    /// The number of dimensions.
     pub fn n_dims(&self) -> usize {
         self.tensor.shape().dims().len()
     }
@@ -45,12 +45,12 @@ impl PyTensor {
         self.tensor
     }
 
-    /// How many numbers a row has.
+    /// The number of elements in a row.
     pub fn width(&self) -> usize {
         self.tensor.slice().len() / self.tensor.shape().dims().first().map_or(1, |&rows| (rows as usize).max(1))
     }
 
-    /// Whose numbers they are.
+    /// The owner of its numbers.
     pub fn owner(&self) -> &Py<PyParameters> {
         &self.params
     }
@@ -70,14 +70,14 @@ impl PyTensor {
         self.name.as_deref()
     }
 
-    /// First place and the place behind the last in the flat arrays.
+    /// The position of its first number in the flat arrays, and the position after the last.
     #[getter]
     fn span(&self) -> (usize, usize) {
         let range = self.tensor.slice().range();
         (range.start, range.end)
     }
 
-    /// The Parameters it is part of.
+    /// The Parameters that contain it.
     #[getter]
     fn params(&self, py: Python<'_>) -> Py<PyParameters> {
         self.params.clone_ref(py)
@@ -104,13 +104,13 @@ impl PyTensor {
         self.params.get().with(py, |params| with_params!(params, p => p.any_trainable(range)))
     }
 
-    /// Set its gradients to zero, and no others.
+    /// Set only its gradients to zero.
     fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
         let zero = |params: &mut _| with_params!(params, p => Selection::of(p, &[self.slice()]).map(|numbers| p.zero_grad_of(&numbers)));
         self.params.get().with(py, zero)?.or_raise(py)
     }
 
-    /// Make it fixed: no gradient, no gradient memory, no work.
+    /// Freeze it: no gradient, no gradient memory, no work.
     fn freeze(&self, py: Python<'_>) -> PyResult<()> {
         let slice = self.tensor.slice();
         self.params.get().with(py, |params| with_params!(params, p => p.freeze(slice)))?.or_raise(py)

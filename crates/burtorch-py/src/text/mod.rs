@@ -15,19 +15,19 @@ use crate::convert::signals::{Poll, asked, read_at_length};
 use crate::nn::PyCharMlp;
 use crate::params::with_kernels;
 
-/// How the end mark is written in a vocabulary.
+/// The end mark in a vocabulary.
 const END: char = '\n';
 
-/// Every place in some words: the symbols before it and the symbol there; some held out.
+/// All positions of a list of words: the preceding symbols and the symbol there; some held out.
 ///
-/// A word of n characters gives n + 1 places, the last of which is its end mark, symbol 0, written "\n". Before a word
-/// stand end marks.
+/// A word of n characters has n + 1 positions, the last of which is its end mark, symbol 0, written "\n". A word is preceded
+/// by end marks.
 ///
 /// Args:
-///     words: strings; empty ones are left out.
-///     context: how many symbols before each place.
-///     holdout: the share of places that is held out, at least 0 and below 1.
-///     seed: decides which, and all batches.
+///     words: strings; empty ones are ignored.
+///     context: the number of symbols before each position.
+///     holdout: the share of positions that is held out, at least 0 and below 1.
+///     seed: determines the held-out positions and all batches.
 ///
 /// Two bytes of memory per symbol, whatever the context.
 ///
@@ -92,29 +92,29 @@ impl PyWordContexts {
         &self.vocabulary
     }
 
-    /// How many symbols before each place.
+    /// The number of symbols before each position.
     #[getter]
     fn context(&self) -> usize {
         self.context
     }
 
-    /// Places to train on.
+    /// The number of training positions.
     #[getter]
     fn n_train(&self) -> usize {
         self.n_train
     }
 
-    /// Places held out.
+    /// The number of held-out positions.
     #[getter]
     fn n_heldout(&self) -> usize {
         self.n_held_out
     }
 
-    /// The next `size` random training places, with replacement: contexts (size, context) and symbols (size,).
+    /// The next `size` random training positions, with replacement: contexts (size, context) and symbols (size,).
     ///
-    /// The sequence of batches follows from the seed of the data. With a sampling of `burtorch.opt`, such as
-    /// `Reshuffle(64)`, in the place of a size, the batch is the one it draws in this round, a function of `seed`
-    /// and `round` alone. Raises ValueError for a size of 0, and for a sampling that does not fit or draws no place.
+    /// The seed of the data determines the sequence of batches. With a sampling rule of `burtorch.opt`, such as
+    /// `Reshuffle(64)`, instead of a size, the batch is the one that it draws in this round, a function of `seed`
+    /// and `round` only. Raises ValueError for a size of 0, and for a rule that does not fit or draws no position.
     ///
     /// Example:
     ///     >>> import burtorch as bt
@@ -136,7 +136,7 @@ impl PyWordContexts {
         })
     }
 
-    /// Training places `start` to `stop`, in a fixed order. Raises ValueError outside `0..n_train`.
+    /// Training positions `start` to `stop`, in a fixed order. Raises ValueError outside `0..n_train`.
     fn train(
         &self,
         py: Python<'_>,
@@ -147,7 +147,7 @@ impl PyWordContexts {
         self.places(py, n, |contexts, x, y| contexts.train(start, x, y))
     }
 
-    /// Held-out places `start` to `stop`, in a fixed order. Raises ValueError outside `0..n_heldout`.
+    /// Held-out positions `start` to `stop`, in a fixed order. Raises ValueError outside `0..n_heldout`.
     fn heldout(
         &self,
         py: Python<'_>,
@@ -158,13 +158,13 @@ impl PyWordContexts {
         self.places(py, n, |contexts, x, y| contexts.held_out(start, x, y))
     }
 
-    /// Where the batches are, in the checkpoint format, with a fingerprint of the data.
+    /// The state of the batches, in the checkpoint format, with a fingerprint of the data.
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.contexts.with(py, |contexts| asked(|| contexts.to_bytes()))?.or_raise(py)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Go on with the batches that came after save_state.
+    /// Continue with the batches that followed save_state.
     ///
     /// Raises FormatError for a damaged state, or one of other words, another context or hold-out; then nothing has
     /// changed.
@@ -214,14 +214,14 @@ fn length(start: usize, stop: usize, have: usize) -> PyResult<usize> {
 ///
 /// Args:
 ///     model: a CharMLP.
-///     vocabulary: its symbols as one string, "\n" first, the others ascending, as `WordContexts.vocabulary` gives it.
-///     n: how many words.
-///     seed: decides all of them.
-///     temperature: logits are divided by it; towards 0 only the likeliest symbol is taken, at 0 exactly that.
-///     prompt: how every word begins.
+///     vocabulary: its symbols as one string, "\n" first, the others ascending, such as `WordContexts.vocabulary`.
+///     n: the number of words.
+///     seed: determines all words.
+///     temperature: a divisor of the logits; near 0 only the likeliest symbol is chosen, at 0 always.
+///     prompt: the beginning of every word.
 ///
 /// Raises:
-///     ValueError: a vocabulary of another size than the model's, a prompt with unknown symbols, a negative temperature.
+///     ValueError: a vocabulary whose size differs from the model's, a prompt with unknown symbols, a negative temperature.
 ///
 /// Example:
 ///     >>> import burtorch as bt

@@ -1,4 +1,4 @@
-//! Running text for Python: windows to train on, and text that a GPT goes on with.
+//! Running text for Python: training windows, and text generation by a GPT.
 
 use burtorch_core::text::{Sampling, TextWindows, continue_text};
 use pyo3::exceptions::PyValueError;
@@ -14,18 +14,18 @@ use crate::convert::signals::{Poll, asked};
 use crate::nn::gpt::PyGpt;
 use crate::params::with_kernels;
 
-/// A text as windows of neighbouring symbols and the symbols one place further; its last part held out.
+/// A text as windows of consecutive symbols and the symbols one position later; its last part held out.
 ///
 /// Args:
 ///     text: characters; their set, ascending, is the vocabulary.
-///     context: symbols of a window.
+///     context: the number of symbols in a window.
 ///     holdout: the share at the end that is held out, at least 0 and below 1.
-///     seed: decides all batches.
+///     seed: determines all batches.
 ///
 /// Two bytes of memory per character.
 ///
 /// Raises:
-///     ValueError: a text that is too short for its context, or numbers out of range.
+///     ValueError: a text that is too short for the context, or numbers out of range.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -71,19 +71,19 @@ impl PyTextWindows {
         &self.vocabulary
     }
 
-    /// How many symbols a window has.
+    /// The number of symbols in a window.
     #[getter]
     fn context(&self) -> usize {
         self.context
     }
 
-    /// Windows to train on that do not overlap; batches are drawn from every place.
+    /// The number of non-overlapping training windows; batches are drawn from all positions.
     #[getter]
     fn n_train(&self) -> usize {
         self.n_train
     }
 
-    /// Windows held out; they do not overlap.
+    /// The number of non-overlapping held-out windows.
     #[getter]
     fn n_heldout(&self) -> usize {
         self.n_held_out
@@ -91,9 +91,9 @@ impl PyTextWindows {
 
     /// The next `size` random training windows, with replacement: two arrays of shape (size, context).
     ///
-    /// The sequence of batches follows from the seed of the data. With a sampling of `burtorch.opt`, such as
-    /// `Nice(8)`, in the place of a size, the batch is the one it draws in this round among the `n_train` windows that
-    /// do not overlap, a function of `seed` and `round` alone. Raises ValueError for a size of 0, and for a sampling
+    /// The seed of the data determines the sequence of batches. With a sampling rule of `burtorch.opt`, such as
+    /// `Nice(8)`, instead of a size, the batch is the one that it draws in this round among the `n_train` non-overlapping
+    /// windows, a function of `seed` and `round` only. Raises ValueError for a size of 0, and for a rule
     /// that does not fit or draws no window.
     #[pyo3(signature = (size, *, seed=0, round=0))]
     fn batch(&self, size: &Bound<'_, PyAny>, seed: u64, round: u64) -> PyResult<(TokenIdArray, TokenIdArray)> {
@@ -129,13 +129,13 @@ impl PyTextWindows {
         self.read(py, stop.saturating_sub(start), |windows, x, y| windows.held_out(start, x, y))
     }
 
-    /// Where the batches are, in the checkpoint format, with a fingerprint of the data.
+    /// The state of the batches, in the checkpoint format, with a fingerprint of the data.
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.windows.with(py, |windows| asked(|| windows.to_bytes()))?.or_raise(py)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Go on with the batches that came after save_state.
+    /// Continue with the batches that followed save_state.
     ///
     /// Raises FormatError for a damaged state, or one of another text, context or hold-out; then nothing has changed.
     fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
@@ -164,19 +164,19 @@ impl PyTextWindows {
     }
 }
 
-/// `prompt` and `n` characters more, drawn one by one by what a GPT makes of the `context` characters before.
+/// `prompt` and `n` more characters, each drawn from a GPT's distribution given the previous `context` characters.
 ///
 /// Args:
 ///     model: a GPT.
-///     vocabulary: its symbols as one string, ascending, as `TextWindows.vocabulary` gives it.
-///     n: how many characters.
-///     prompt: how the text begins, at least one character of the vocabulary.
-///     seed: decides all of them.
-///     temperature: logits are divided by it; towards 0 only the likeliest symbol is taken, at 0 exactly that.
+///     vocabulary: its symbols as one string, ascending, such as `TextWindows.vocabulary`.
+///     n: the number of characters.
+///     prompt: the beginning of the text, at least one character of the vocabulary.
+///     seed: determines all characters.
+///     temperature: a divisor of the logits; near 0 only the likeliest symbol is chosen, at 0 always.
 ///
 /// Raises:
-///     ValueError: a vocabulary of another size than the model's, an empty prompt or one with unknown symbols, a
-///         temperature that is negative.
+///     ValueError: a vocabulary whose size differs from the model's, an empty prompt or one with unknown symbols, a
+///         negative temperature.
 ///
 /// Example:
 ///     >>> import burtorch as bt
