@@ -1,4 +1,4 @@
-//! Graphs as files: the raw form, the checkpoint format, pickles, and a way back from a loaded node to its Value.
+//! Graphs as files: the raw format, the checkpoint format, pickles, and the Value of a loaded node.
 #![allow(unsafe_code)]
 
 use burtorch_core::erased::{Room, load_graph as load_graph_of, scalar_type_of};
@@ -20,7 +20,7 @@ use crate::graph::parameters::{attach, check_dtype, parameters_read, with_values
 use crate::graph::{LONG, PyGraph};
 use crate::params::PyParameters;
 
-/// Nodes that an argument names.
+/// Nodes named by an argument.
 enum Chosen {
     Run(Range),
     List(Vec<NodeId>),
@@ -35,7 +35,7 @@ impl Chosen {
     }
 }
 
-/// What `first` and `last` mean: a range, the last included, or a sequence of Values.
+/// The nodes given by `first` and `last`: a range, the last included, or a sequence of Values.
 fn chosen(graph: &Bound<'_, PyGraph>, first: Option<&Bound<'_, PyAny>>, last: Option<u32>) -> PyResult<Chosen> {
     let py = graph.py();
     if let Some(list) = first.filter(|first| !first.is_instance_of::<PyInt>()) {
@@ -54,7 +54,7 @@ fn chosen(graph: &Bound<'_, PyGraph>, first: Option<&Bound<'_, PyAny>>, last: Op
     })
 }
 
-/// `Graph.save_raw`; returns the bytes where there is no target.
+/// `Graph.save_raw`; returns the bytes if there is no target.
 pub fn save_raw<'py>(
     graph: &Bound<'py, PyGraph>,
     target: Option<&Bound<'py, PyAny>>,
@@ -66,7 +66,7 @@ pub fn save_raw<'py>(
     let py = graph.py();
     let contents = contents_named(what)?;
     let nodes = chosen(graph, first, last)?;
-    // The target is asked for before the numbers: its answer may be Python code that changes the graph.
+    // The target is evaluated before the numbers are read: its Python code may change the graph.
     let buffer = match target {
         Some(target) if !target.is_instance_of::<pyo3::types::PyString>() => writable(target, "the target")?,
         _ => None,
@@ -119,7 +119,7 @@ pub fn load_raw(
     graph.get().at_length(py, is_long, |graph| graph.read_raw(nodes.nodes(), contents, &bytes))
 }
 
-/// The checkpoint format of a graph, or of a range where there is one.
+/// The checkpoint format of a graph, or of a range if there is one.
 pub fn checkpoint_bytes(
     graph: &Bound<'_, PyGraph>,
     (first, last): (Option<u32>, Option<u32>),
@@ -154,7 +154,7 @@ pub fn load(graph: &Bound<'_, PyGraph>, source: &Bound<'_, PyAny>) -> PyResult<(
     graph.get().at_length(py, is_long, |graph| graph.load_bytes(&bytes))
 }
 
-/// How a loaded graph is to be made.
+/// The options of a loaded graph.
 #[derive(Clone, Copy)]
 struct Making {
     capacity: Option<u32>,
@@ -176,27 +176,27 @@ fn make(py: Python<'_>, bytes: &[u8], parameters: &[Py<PyParameters>], making: M
     let n = graph.len();
     let made = Py::new(py, PyGraph::around(graph, making.reclaim))?;
     made.get().with(py, |cell| {
-        // What was loaded is not reclaimed before somebody had the chance to take hold of it.
+        // Loaded nodes are not reclaimed before a Value could be made for them.
         cell.set_limit(cell.limit().max(u32::try_from(2 * n).unwrap_or(u32::MAX)));
         attach(py, cell, parameters)
     })?;
     Ok(made)
 }
 
-/// A new graph from a file that Graph.save wrote, or from bytes of Graph.to_bytes.
+/// A new graph from a file written by Graph.save, or from bytes of Graph.to_bytes.
 ///
 /// Args:
 ///     source: a path, or bytes.
-///     parameters: where the graph read Parameters, those that it shall read, in the order of Graph.parameters: one, or a
-///         sequence. They have files of their own.
-///     capacity, fixed, reclaim: as for Graph; but without reclaim unless asked for, as no Value holds the nodes yet.
+///     parameters: if the graph read Parameters, those to read, in the order of Graph.parameters: one, or a
+///         sequence. They have their own files.
+///     capacity, fixed, reclaim: as for Graph, except that reclaim is off by default, because no Value holds the nodes yet.
 ///
-/// Graph.node(index) and Graph.labelled(label) give Values of its nodes.
+/// Graph.node(index) and Graph.labelled(label) return Values of its nodes.
 ///
 /// Raises:
-///     FormatError: not a whole, undamaged file of a graph; `offset` and `reason` say where and why.
+///     FormatError: not a complete, undamaged file of a graph; `offset` and `reason` say where and why.
 ///     OSError: the file cannot be read.
-///     ValueError: not as many Parameters as the graph reads, or one with fewer numbers than it reads of it.
+///     ValueError: a wrong number of Parameters, or one with fewer numbers than the graph reads.
 ///     GraphFullError: more nodes than the capacity of a fixed graph.
 ///
 /// Example:
@@ -229,7 +229,7 @@ fn load_graph(
     make(py, &bytes, &parameters, Making { capacity, fixed, reclaim })
 }
 
-/// What a pickle of a graph calls.
+/// The function that unpickles a graph.
 #[pyfunction]
 fn _unpickle_graph(
     py: Python<'_>,

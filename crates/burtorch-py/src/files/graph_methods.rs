@@ -1,4 +1,4 @@
-//! A graph as bytes and files, for Python: pickles, the raw form, the checkpoint format. What they hold is `files::graph`'s business.
+//! A graph as bytes and files, for Python: pickles, the raw format, the checkpoint format. `files::graph` defines their content.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -8,24 +8,24 @@ use crate::graph::PyGraph;
 
 #[pymethods]
 impl PyGraph {
-    /// Pickles and copies are whole: structure, values, gradients, labels, and the Parameters that nodes read. Values stay
-    /// with the graph they belong to; the copy's are Graph.node(index).
+    /// Pickles and copies are complete: structure, values, gradients, labels, and the Parameters that nodes read. Values stay
+    /// with their graph; Graph.node(index) returns those of the copy.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         slf.get().settle(slf.py())?;
         files::pickled(slf)
     }
 
-    /// Save the numbers of nodes and nothing else, little-endian, without header or checksum: seven doubles are 56 bytes.
+    /// Save only the numbers of nodes, little-endian, without header or checksum: seven doubles are 56 bytes.
     ///
     /// Args:
     ///     target: a path, or a writable buffer of exactly the length.
     ///     first, last: the nodes from `first` to `last`, the last one included, as in the paper; all by default. Or a
     ///         sequence of Values as `first`.
     ///     what: "values", "grads", or "both": all values, then all gradients.
-    ///     atomic: write a second file that takes the place of the first, so that a kill leaves one of the two. Otherwise a
+    ///     atomic: write a temporary file that replaces the old one, so that a kill leaves one of the two. Otherwise a
     ///         file is overwritten in place, which is fastest.
     ///
-    /// Raises OSError where the system refuses, ValueError for a range outside or a buffer of another length.
+    /// Raises OSError if the system refuses, ValueError for a range outside or a buffer of another length.
     ///
     /// Source: F.7 and Table 4 of the paper.
     ///
@@ -64,16 +64,16 @@ impl PyGraph {
         files::save_raw(slf, None, (first, last), what, false)
     }
 
-    /// Overwrite the numbers of nodes from what save_raw wrote.
+    /// Overwrite the numbers of nodes with the output of save_raw.
     ///
     /// Args:
-    ///     source: a path, or bytes: anything with a buffer.
+    ///     source: a path, or any object with a buffer.
     ///     first, last, what: as for save_raw. The source must have exactly their length.
     ///     mmap: map the file privately instead of reading it. No other process may shorten it meanwhile.
     ///
-    /// Nodes that were computed from these keep their data; Graph.recompute evaluates them again.
+    /// Nodes computed from these keep their data; Graph.recompute evaluates them again.
     ///
-    /// Raises FormatError for another length, OSError where the system refuses. Then nothing has changed.
+    /// Raises FormatError for another length, OSError if the system refuses. Then nothing has changed.
     #[pyo3(signature = (source, first=None, last=None, what="values", *, mmap=false))]
     fn load_raw(
         slf: &Bound<'_, Self>,
@@ -86,19 +86,19 @@ impl PyGraph {
         files::load_raw(slf, source, (first, last), what, mmap)
     }
 
-    /// Save the graph in the checkpoint format: structure, values, labels, and gradients if asked.
+    /// Save the graph in the checkpoint format: structure, values, labels, and optionally gradients.
     ///
     /// Args:
-    ///     path: the file. It holds the old content or the new at any moment, also after a kill; its permissions stay.
-    ///     first, last: save the numbers of these nodes only, the last one included, without structure.
-    ///     what: "values" or "both"; for a range "grads" as well.
-    ///     durable: wait until the disk has it, so that it survives a loss of power.
+    ///     path: the file. It has the old content or the new at any moment, also after a kill; its permissions are kept.
+    ///     first, last: save only the numbers of these nodes, the last one included, without structure.
+    ///     what: "values" or "both"; for a range also "grads".
+    ///     durable: wait for the disk, so that the file survives a power failure.
     ///
-    /// Parameters that nodes read are not part of it; see Parameters.save.
+    /// Parameters that nodes read are not included; see Parameters.save.
     ///
-    /// Raises OSError where the system refuses: the old file is still there then.
+    /// Raises OSError if the system refuses; the old file remains.
     ///
-    /// Cost: linear in the number of nodes, and as much memory as the file is long.
+    /// Cost: linear in the number of nodes, with memory for the whole file.
     #[pyo3(signature = (path, first=None, last=None, what="values", *, durable=true))]
     fn save(
         slf: &Bound<'_, Self>,
@@ -125,14 +125,14 @@ impl PyGraph {
         Ok(PyBytes::new(slf.py(), &files::checkpoint_bytes(slf, (first, last), what)?))
     }
 
-    /// Overwrite numbers from what save wrote: of a graph of equal structure, or of a range that this graph has.
+    /// Overwrite numbers with the output of save: of a graph of equal structure, or of a range that this graph has.
     ///
     /// Handles stay valid. bt.load_graph makes a new graph instead.
     ///
     /// Args:
     ///     source: a path, or bytes.
     ///
-    /// Raises FormatError for a damaged file or another structure, with `offset` and `reason`; OSError where the system
+    /// Raises FormatError for a damaged file or another structure, with `offset` and `reason`; OSError if the system
     /// refuses. Then nothing has changed.
     fn load(slf: &Bound<'_, Self>, source: &Bound<'_, PyAny>) -> PyResult<()> {
         files::load(slf, source)

@@ -1,7 +1,7 @@
-//! Files for Python: where bytes come from and go to, graphs and parameters as files and pickles.
+//! Files for Python: sources and targets of bytes, graphs and parameters as files and pickles.
 //!
-//! Promises: bytes are complete before a file is touched and checked before a graph is; the interpreter's lock is released
-//! while the system works, and long files ask now and then for Ctrl-C. Knows nothing of formats: those are the core's.
+//! Promises: bytes are complete before a file is touched and checked before a graph is; the GIL is released
+//! while the system works, and long files regularly check for Ctrl-C. Formats are defined in the core.
 
 pub mod graph;
 mod graph_methods;
@@ -24,7 +24,7 @@ use crate::convert::signals::asked;
 
 pub use params::contents_named;
 
-/// Where bytes come from.
+/// A source of bytes.
 pub enum Source {
     /// A file.
     Path(PathBuf),
@@ -33,7 +33,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// A str or path object names a file; anything with a buffer is memory.
+    /// A str or path object names a file; an object with a buffer is memory.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if !object.is_instance_of::<PyString>()
             && let Some(bytes) = copied_bytes(object, "the source")?
@@ -52,7 +52,7 @@ impl Source {
     }
 }
 
-/// The path that an argument names.
+/// The path named by the argument.
 pub fn path_of(object: &Bound<'_, PyAny>, or: &str) -> PyResult<PathBuf> {
     object.extract::<PathBuf>().map_err(|error| {
         let name = type_name(object);
@@ -63,7 +63,7 @@ pub fn path_of(object: &Bound<'_, PyAny>, or: &str) -> PyResult<PathBuf> {
     })
 }
 
-/// Saves bytes whole or not at all.
+/// Saves bytes completely or not at all.
 pub fn save(py: Python<'_>, path: &Bound<'_, PyAny>, bytes: &[u8], durable: bool) -> PyResult<()> {
     let path = path_of(path, "nothing else")?;
     let durability = if durable { Durability::Durable } else { Durability::Cached };

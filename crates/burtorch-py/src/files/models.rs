@@ -1,6 +1,6 @@
-//! `save` and `load` of models, as safetensors: the same for each of them, written once.
+//! `save` and `load` of models as safetensors, shared by all models.
 //!
-//! What a file says about a model is decided in `burtorch._models`; here are only the methods that call it.
+//! `burtorch._models` defines the metadata of a model; these methods call it.
 
 use pyo3::prelude::*;
 
@@ -11,18 +11,18 @@ fn models(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import("burtorch._models")
 }
 
-/// Methods of models that read symbols.
+/// Methods of models of symbols.
 macro_rules! with_vocabulary {
     ($($Model:ident)*) => { $(
         #[pymethods]
         impl $Model {
-            /// Save the model as a safetensors file that needs nothing else, whole or not at all.
+            /// Save the model as a self-contained safetensors file, completely or not at all.
             ///
             /// Args:
             ///     path: the file. Any library that reads safetensors finds the tensors in it, by name.
-            ///     vocabulary: the symbols of the tokens, kept with the model; `burtorch generate` needs them.
+            ///     vocabulary: the symbols of the tokens, saved with the model; `burtorch generate` needs them.
             ///
-            /// Raises OSError where the system refuses; the old file is still there then. ValueError for a vocabulary
+            /// Raises OSError if the system refuses; the old file remains. ValueError for a vocabulary
             /// that does not fit.
             #[pyo3(signature = (path, vocabulary=None))]
             fn save(slf: &Bound<'_, Self>, path: &Bound<'_, PyAny>, vocabulary: Option<&str>) -> PyResult<()> {
@@ -32,17 +32,17 @@ macro_rules! with_vocabulary {
     )* };
 }
 
-/// Methods of models that read numbers.
+/// Methods of models of numbers.
 macro_rules! without_vocabulary {
     ($($Model:ident)*) => { $(
         #[pymethods]
         impl $Model {
-            /// Save the model as a safetensors file that needs nothing else, whole or not at all.
+            /// Save the model as a self-contained safetensors file, completely or not at all.
             ///
             /// Args:
             ///     path: the file. Any library that reads safetensors finds the weights and biases in it, by name.
             ///
-            /// Raises OSError where the system refuses; the old file is still there then.
+            /// Raises OSError if the system refuses; the old file remains.
             fn save(slf: &Bound<'_, Self>, path: &Bound<'_, PyAny>) -> PyResult<()> {
                 models(slf.py())?.call_method1("save", (slf, path)).map(|_| ())
             }
@@ -54,9 +54,9 @@ macro_rules! loads {
     ($($Model:ident)*) => { $(
         #[pymethods]
         impl $Model {
-            /// Overwrite the values by those of a saved model of the same shape and dtype.
+            /// Overwrite the values with those of a saved model of the same shape and dtype.
             ///
-            /// Raises FormatError for anything else, OSError where the system refuses. Then nothing has changed.
+            /// Raises FormatError for any other file, OSError if the system refuses. Then nothing has changed.
             fn load(slf: &Bound<'_, Self>, path: &Bound<'_, PyAny>) -> PyResult<()> {
                 models(slf.py())?.call_method1("load", (slf, path)).map(|_| ())
             }

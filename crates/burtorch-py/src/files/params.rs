@@ -12,7 +12,7 @@ use crate::convert::refusals::refuse_reading;
 use crate::convert::signals::asked;
 use crate::params::{AnyParameters, PyParameters, with_params};
 
-/// What "values", "grads" or "both" means.
+/// The meaning of "values", "grads" or "both".
 pub fn contents_named(what: &str) -> PyResult<Contents> {
     Contents::from_name(what)
         .ok_or_else(|| PyValueError::new_err(format!("what must be \"values\", \"grads\" or \"both\", found {what:?}")))
@@ -47,15 +47,15 @@ fn make(py: Python<'_>, bytes: &[u8]) -> PyResult<PyParameters> {
     made.or_raise(py).map(PyParameters::around)
 }
 
-/// New Parameters from a file that Parameters.save wrote, or from bytes of Parameters.to_bytes.
+/// New Parameters from a file written by Parameters.save, or from bytes of Parameters.to_bytes.
 ///
-/// Values, names, shapes and frozen numbers are those that were saved, gradients if they were; tensors that are appended
-/// later get the same random values as they would have.
+/// Values, names, shapes and frozen numbers are those that were saved, and gradients if they were saved; tensors appended
+/// later get the same random values as without saving.
 ///
 /// Raises:
-///     FormatError: not a whole, undamaged file of Parameters; `offset` and `reason` say where and why.
+///     FormatError: not a complete, undamaged file of Parameters; `offset` and `reason` say where and why.
 ///     OSError: the file cannot be read.
-///     MemoryError: no room for them.
+///     MemoryError: not enough memory.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -69,7 +69,7 @@ fn load_parameters(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<PyPara
     make(py, &Source::of(source)?.checked(py)?)
 }
 
-/// What a pickle of Parameters calls.
+/// The function that unpickles Parameters.
 #[pyfunction]
 fn _unpickle_parameters(py: Python<'_>, data: &[u8]) -> PyResult<PyParameters> {
     make(py, data)

@@ -12,10 +12,10 @@ use crate::convert::signals::asked;
 use crate::params::{PyParameters, PyTensor, with_params};
 
 type Named = Vec<(String, Py<PyTensor>)>;
-/// Tensors of the core, and the Parameters that all of them belong to.
+/// Tensors of the core, and the Parameters that contain all of them.
 type Owned = (Py<PyParameters>, Vec<(String, Tensor)>);
 
-/// Finds them; the core refuses tensors of others.
+/// Collects them; the core refuses tensors of other Parameters.
 fn owned(py: Python<'_>, named: &Named) -> PyResult<Owned> {
     let Some((_, first)) = named.first() else {
         return Err(PyValueError::new_err("expected at least one tensor"));
@@ -24,7 +24,7 @@ fn owned(py: Python<'_>, named: &Named) -> PyResult<Owned> {
     Ok((first.get().owner().clone_ref(py), tensors))
 }
 
-/// Tensors of one Parameters, with a text about them, as a safetensors file.
+/// Tensors of one Parameters, with metadata, as a safetensors file.
 #[pyfunction]
 fn _tensors_to_bytes<'py>(py: Python<'py>, named: Named, about: &str) -> PyResult<Bound<'py, PyBytes>> {
     let (params, tensors) = owned(py, &named)?;
@@ -32,13 +32,13 @@ fn _tensors_to_bytes<'py>(py: Python<'py>, named: Named, about: &str) -> PyResul
     Ok(PyBytes::new(py, &bytes.or_raise(py)?))
 }
 
-/// The text about the tensors of a safetensors file; None where burtorch did not write it.
+/// The metadata of a safetensors file; None if burtorch did not write it.
 #[pyfunction]
 fn _tensors_about(py: Python<'_>, data: &[u8]) -> PyResult<Option<String>> {
     Ok(TensorFile::open(data).or_raise(py)?.about().map(str::to_string))
 }
 
-/// Overwrites tensors of one Parameters with those of a safetensors file; with `check` only says whether they fit.
+/// Overwrites tensors of one Parameters with those of a safetensors file; with `check` only checks that they fit.
 #[pyfunction]
 #[pyo3(signature = (data, named, check=false))]
 fn _load_tensors(py: Python<'_>, data: &[u8], named: Named, check: bool) -> PyResult<()> {
@@ -50,7 +50,7 @@ fn _load_tensors(py: Python<'_>, data: &[u8], named: Named, check: bool) -> PyRe
     params.get().with(py, |params| with_params!(params, p => file.load(p, &tensors)))?.or_raise(py)
 }
 
-/// Replaces a file by bytes, whole or not at all.
+/// Replaces a file by bytes, completely or not at all.
 #[pyfunction]
 #[pyo3(signature = (path, data, durable=true))]
 fn _save_bytes(py: Python<'_>, path: &Bound<'_, PyAny>, data: &Bound<'_, PyAny>, durable: bool) -> PyResult<()> {

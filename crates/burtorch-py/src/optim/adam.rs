@@ -10,22 +10,22 @@ use crate::convert::gc::collected;
 use crate::optim::trained::{Kind, Trained};
 use crate::params::{PyParameters, with_kernels};
 
-/// Adam, as PyTorch has it: steps along the first moment of gradients over the root of the second.
+/// Adam, as in PyTorch: steps along the first moment of gradients over the root of the second.
 ///
 /// Args:
 ///     params: Parameters, a model, a layer, a Tensor, a list of Tensors, or a list of Values (leaves, of any graphs). A
-///         step moves the numbers given here and no others.
+///         step updates only these numbers.
 ///     lr: the learning rate, finite and not negative. May be changed at any time.
-///     betas: shares of the two moments that are kept, below 1.
-///     eps: added to the root of the second moment.
+///     betas: decay rates of the two moments, below 1.
+///     eps: the constant added to the root of the second moment.
 ///     weight_decay: adds weight_decay * values to the gradients.
 ///
-/// Costs two numbers for each that it moves, and a step one pass over them. Frozen numbers stay as they are.
+/// Costs two numbers of memory per updated number; a step is one pass over them. Frozen numbers do not change.
 ///
 /// Raises:
-///     ValueError: a rate that makes no sense, no numbers, or Tensors of two Parameters.
-///     TypeError: anything else, or Tensors beside Values.
-///     StaleValueError, from `step()`: one of the Values is gone; none was moved.
+///     ValueError: an invalid rate, no numbers, or Tensors of two Parameters.
+///     TypeError: other arguments, or Tensors together with Values.
+///     StaleValueError, from `step()`: one of the Values is stale; none was updated.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -76,14 +76,14 @@ impl PyAdam {
         self.moving.rule.with(py, |adam| with_rule!(adam, adam => adam.set_lr(lr)))?.or_raise(py)
     }
 
-    /// Shares of the two moments that are kept.
+    /// The decay rates of the two moments.
     #[getter]
     fn betas(&self, py: Python<'_>) -> PyResult<(f64, f64)> {
         crate::convert::refusals::refuse_reading("betas of an optimiser")?;
         Ok(self.rates(py)?.betas)
     }
 
-    /// The number that is added to the root of the second moment.
+    /// The constant added to the root of the second moment.
     #[getter]
     fn eps(&self, py: Python<'_>) -> PyResult<f64> {
         crate::convert::refusals::refuse_reading("eps of an optimiser")?;
@@ -97,43 +97,43 @@ impl PyAdam {
         Ok(self.rates(py)?.weight_decay)
     }
 
-    /// Steps taken.
+    /// The number of steps taken.
     #[getter]
     fn n_steps(&self, py: Python<'_>) -> PyResult<u64> {
         crate::convert::refusals::refuse_reading("n_steps of an optimiser")?;
         self.moving.rule.with(py, |adam| with_rule!(adam, adam => adam.n_steps()))
     }
 
-    /// Move the values one step.
+    /// Update the values by one step.
     fn step(&self, py: Python<'_>) -> PyResult<()> {
         self.moving.step(py)
     }
 
-    /// Set the gradients of the numbers that it moves to zero.
+    /// Set the gradients of its numbers to zero.
     fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
         self.moving.trained.zero_grad(py)
     }
 
-    /// All that decides the next steps besides Parameters and gradients: rates, moments and steps, in the checkpoint format.
+    /// The state that determines the next steps, besides Parameters and gradients: rates, moments and steps, in the checkpoint format.
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.moving.save_state(py)
     }
 
-    /// Become the optimiser whose save_state this is, for as many numbers.
+    /// Restore the state of a save_state with as many numbers.
     ///
-    /// Raises FormatError for anything else; then nothing has changed.
+    /// Raises FormatError for any other state; then nothing has changed.
     fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
         self.moving.load_state(py, state)
     }
 
-    /// Bytes of its state: two numbers for each that it moves, from the first step on.
+    /// Bytes of its state: two numbers per updated number, from the first step on.
     #[getter]
     fn state_bytes(&self, py: Python<'_>) -> PyResult<usize> {
         crate::convert::refusals::refuse_reading("state_bytes of an optimiser")?;
         self.moving.rule.with(py, |adam| with_rule!(adam, adam => adam.state_bytes()))
     }
 
-    /// The Parameters whose numbers it moves; for Values, the Parameters in which it keeps their numbers during a step.
+    /// The Parameters whose numbers it updates; for Values, the Parameters that hold their numbers during a step.
     #[getter]
     fn params(&self, py: Python<'_>) -> Py<PyParameters> {
         self.moving.trained.params.clone_ref(py)
@@ -145,9 +145,9 @@ impl PyAdam {
     }
 }
 
-/// Adam with decoupled weight decay: each step takes `lr * weight_decay * values` from the values, past the moments.
+/// Adam with decoupled weight decay: each step subtracts `lr * weight_decay * values` from the values, without the moments.
 ///
-/// Arguments, cost and errors are those of Adam; weight_decay is 0.01 unless told otherwise, as in PyTorch.
+/// Arguments, cost and errors are those of Adam; the default of weight_decay is 0.01, as in PyTorch.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -178,17 +178,17 @@ impl PyAdamW {
     }
 }
 
-/// Scale gradients so that their Euclidean norm, all together, is at most `max_norm`; return the norm before.
+/// Scale gradients so that their joint Euclidean norm is at most `max_norm`; return the norm before.
 ///
 /// Args:
-///     params: whose gradients: what an optimiser takes. Other gradients are neither read nor changed.
+///     params: as for an optimiser. Other gradients are neither read nor changed.
 ///     max_norm: finite and not negative.
 ///
-/// The factor is max_norm / (norm + 1e-6) where that is below 1, as in PyTorch. Costs one or two passes over the gradients.
+/// The factor is max_norm / (norm + 1e-6) if that is below 1, as in PyTorch. Costs one or two passes over the gradients.
 ///
 /// Raises:
-///     ValueError: a norm that makes no sense, or arguments without any number.
-///     TypeError: anything else than an optimiser takes.
+///     ValueError: an invalid norm, or arguments without numbers.
+///     TypeError: arguments that an optimiser does not take.
 ///
 /// Example:
 ///     >>> import burtorch as bt

@@ -1,4 +1,4 @@
-//! `Parameters.freeze` and `unfreeze`: which take what an optimiser takes.
+//! `Parameters.freeze` and `unfreeze`, which take the arguments of an optimiser.
 
 use burtorch_core::Slice;
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ use crate::convert::errors::IntoPython;
 use crate::params::{PyParameters, numbers_of, with_params};
 
 impl PyParameters {
-    /// The slices that names, pairs (start, stop), or numbers as an optimiser takes them mean.
+    /// The slices named by names, pairs (start, stop), or arguments of an optimiser.
     fn slices_of(slf: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<Vec<Slice>> {
         if let Some(ranges) = numbers_of(slf, what)? {
             let all = slf.get().all(what.py())?;
@@ -37,14 +37,14 @@ impl PyParameters {
 
 #[pymethods]
 impl PyParameters {
-    /// Make numbers fixed: no gradient, no gradient memory, no work.
+    /// Freeze numbers: no gradient, no gradient memory, no work.
     ///
     /// Args:
-    ///     what: the name of a tensor, a pair (start, stop) of places in the flat arrays, a Tensor, a layer, a model, or a
-    ///         list of them; or ascending indices into the flat arrays, a mask with a bool for each parameter, or a Subset.
+    ///     what: the name of a tensor, a pair (start, stop) of positions in the flat arrays, a Tensor, a layer, a model, or a
+    ///         list of them; or ascending indices into the flat arrays, a mask with one bool per parameter, or a Subset.
     ///
     /// Raises KeyError for an unknown name, ValueError for a range outside, for Tensors of other Parameters, or for no
-    /// numbers, TypeError for anything else. Then nothing has changed.
+    /// numbers, TypeError for other arguments. Then nothing has changed.
     fn freeze(slf: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<()> {
         let slices = Self::slices_of(slf, what)?;
         slf.get().with(slf.py(), |params| with_params!(params, p => p.freeze_all(&slices)))?.or_raise(slf.py())

@@ -21,19 +21,19 @@ use moving::{Moving, with_rule};
 ///
 /// Args:
 ///     params: Parameters, a model, a layer, a Tensor, a list of Tensors, or a list of Values (leaves, of any graphs). A
-///         step moves the numbers given here and no others.
+///         step updates only these numbers.
 ///     lr: the learning rate, finite and not negative. May be changed at any time.
-///     momentum: v = momentum * v + grad, values -= lr * v, as PyTorch has it. Below 1; costs one number
-///         for each that is moved.
-///     nesterov: look one velocity ahead.
+///     momentum: v = momentum * v + grad, values -= lr * v, as in PyTorch. Below 1; costs one number
+///         per updated number.
+///     nesterov: whether to use Nesterov momentum.
 ///     weight_decay: adds weight_decay * values to the gradients.
 ///
-/// Frozen numbers stay as they are. A step reads and writes each number once.
+/// Frozen numbers do not change. A step reads and writes each number once.
 ///
 /// Raises:
-///     ValueError: a rate that makes no sense, no numbers, or Tensors of two Parameters.
-///     TypeError: anything else, or Tensors beside Values.
-///     StaleValueError, from `step()`: one of the Values is gone; none was moved.
+///     ValueError: an invalid rate, no numbers, or Tensors of two Parameters.
+///     TypeError: other arguments, or Tensors together with Values.
+///     StaleValueError, from `step()`: one of the Values is stale; none was updated.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -85,24 +85,24 @@ impl PySgd {
         self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.weight_decay()))
     }
 
-    /// Move the values one step against the gradients.
+    /// Update the values by one step against the gradients.
     fn step(&self, py: Python<'_>) -> PyResult<()> {
         self.0.step(py)
     }
 
-    /// Set the gradients of the numbers that it moves to zero.
+    /// Set the gradients of its numbers to zero.
     fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
         self.0.trained.zero_grad(py)
     }
 
-    /// All that decides the next steps besides Parameters and gradients: rates and velocity, in the checkpoint format.
+    /// The state that determines the next steps, besides Parameters and gradients: rates and velocity, in the checkpoint format.
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.0.save_state(py)
     }
 
-    /// Become the optimiser whose save_state this is, for as many numbers.
+    /// Restore the state of a save_state with as many numbers.
     ///
-    /// Raises FormatError for anything else; then nothing has changed.
+    /// Raises FormatError for any other state; then nothing has changed.
     ///
     /// Example:
     ///     >>> import burtorch as bt
@@ -117,14 +117,14 @@ impl PySgd {
         self.0.load_state(py, state)
     }
 
-    /// Bytes of its state: none without momentum, else one number for each that it moves, from the first step on.
+    /// Bytes of its state: none without momentum, else one number per updated number, from the first step on.
     #[getter]
     fn state_bytes(&self, py: Python<'_>) -> PyResult<usize> {
         crate::convert::refusals::refuse_reading("state_bytes of an optimiser")?;
         self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.state_bytes()))
     }
 
-    /// The Parameters whose numbers it moves; for Values, the Parameters in which it keeps their numbers during a step.
+    /// The Parameters whose numbers it updates; for Values, the Parameters that hold their numbers during a step.
     #[getter]
     fn params(&self, py: Python<'_>) -> Py<PyParameters> {
         self.0.trained.params.clone_ref(py)

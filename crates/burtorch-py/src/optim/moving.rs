@@ -1,6 +1,6 @@
-//! What SGD and Adam have in common for Python: what they move, how they step, and how they are saved.
+//! The shared part of SGD and Adam for Python: the numbers they update, steps, and saving.
 //!
-//! Promises: one call at a time; a step that fails moves nothing. Knows no rule: a rule is a type of the core.
+//! Promises: one call at a time; a failed step updates nothing. Knows no rule: a rule is a type of the core.
 
 use burtorch_core::optim::{Adam, Selection};
 use burtorch_core::{DType, Float, Parameters, Result, Sgd};
@@ -14,13 +14,13 @@ use crate::convert::signals::asked;
 use crate::optim::trained::{Kind, Trained};
 use crate::params::{AnyParameters, mismatch};
 
-/// How numbers of type `E` move.
+/// A rule for numbers of type `E`.
 pub trait Rule<E: Float> {
     /// One step of these numbers along their gradients.
     fn step(&mut self, params: &mut Parameters<'_, E>, numbers: &Selection) -> Result<()>;
-    /// All that decides the next steps.
+    /// The state that determines the next steps.
     fn to_bytes(&self) -> Result<Vec<u8>>;
-    /// Takes over a saved state.
+    /// Restores a saved state.
     fn load_bytes(&mut self, params: &Parameters<'_, E>, numbers: &Selection, bytes: &[u8]) -> Result<()>;
 }
 
@@ -43,7 +43,7 @@ macro_rules! rule {
 }
 rule!(Sgd f32, Sgd f64, Adam f32, Adam f64);
 
-/// A rule for one of the types that optimisers take.
+/// A rule for one of the supported types.
 pub enum AnyRule<A, B> {
     /// float32
     F32(A),
@@ -51,7 +51,7 @@ pub enum AnyRule<A, B> {
     F64(B),
 }
 
-/// Runs an expression on the rule inside an [`AnyRule`].
+/// Evaluates an expression on the rule inside an [`AnyRule`].
 macro_rules! with_rule {
     ($any:expr, $rule:ident => $body:expr) => {
         match $any {
@@ -62,11 +62,11 @@ macro_rules! with_rule {
 }
 pub(super) use with_rule;
 
-/// A rule and the numbers that it moves.
+/// A rule and the numbers that it updates.
 pub struct Moving<A, B> {
-    /// The numbers that it moves.
+    /// The numbers that it updates.
     pub trained: Trained,
-    /// By which rule.
+    /// The rule.
     pub rule: Guarded<AnyRule<A, B>>,
 }
 
@@ -77,7 +77,7 @@ impl<A, B> HoldsObjects for Moving<A, B> {
 }
 
 impl<A: Rule<f32>, B: Rule<f64>> Moving<A, B> {
-    /// Reads the numbers to move, and makes the rule for its dtype.
+    /// Reads the numbers to update, and makes the rule for their dtype.
     pub fn new(
         of: &Bound<'_, PyAny>,
         narrow: impl FnOnce() -> Result<A>,
@@ -104,14 +104,14 @@ impl<A: Rule<f32>, B: Rule<f64>> Moving<A, B> {
         self.trained.scatter(py, Kind::Data)
     }
 
-    /// All that decides the next steps besides the numbers and their gradients.
+    /// The state that determines the next steps, besides the numbers and their gradients.
     pub fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         crate::convert::refusals::refuse_reading("the state of an optimiser")?;
         let bytes = self.rule.with(py, |rule| asked(|| with_rule!(rule, rule => rule.to_bytes())))?.or_raise(py)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Takes over a saved state, or changes nothing.
+    /// Restores a saved state, or changes nothing.
     pub fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
         let numbers = &self.trained.numbers;
         self.on_parameters(py, |both| {

@@ -12,16 +12,16 @@ use crate::convert::gc::collected;
 /// Sets the learning rate of an optimiser step by step.
 ///
 /// Args:
-///     optimizer: anything with an `lr`; its present rate is the base rate, and it gets the rate of step 0 at once.
+///     optimizer: any object with an `lr`; its current rate is the base rate, and it gets the rate of step 0 immediately.
 ///     kind: "constant"; "step": times `factor` every `every` steps; "cosine": half a cosine down to `last` over `total`
 ///         steps.
-///     warm_up: so many steps in a straight line up to the base rate come first.
-///     every, factor, total, last: as `kind` says.
+///     warm_up: the number of initial steps with a linear increase to the base rate.
+///     every, factor, total, last: parameters of `kind`.
 ///
-/// Call `step()` after each step of the optimiser. The rates are PyTorch's of StepLR and CosineAnnealingLR.
+/// Call `step()` after each step of the optimiser. The rates are those of PyTorch's StepLR and CosineAnnealingLR.
 ///
 /// Raises:
-///     ValueError: an unknown kind, numbers that make no sense, or `every` or `total` missing.
+///     ValueError: an unknown kind, invalid numbers, or `every` or `total` missing.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -73,18 +73,18 @@ impl PySchedule {
         Ok(PySchedule { optimizer: optimizer.clone().unbind(), schedule, n_steps: AtomicU64::new(0) })
     }
 
-    /// Give the optimiser the rate of the next step.
+    /// Set the optimiser's rate to that of the next step.
     fn step(&self, py: Python<'_>) -> PyResult<()> {
         let step = self.n_steps.fetch_add(1, Ordering::Relaxed) + 1;
         self.optimizer.bind(py).setattr("lr", self.schedule.rate(step))
     }
 
-    /// The rate of step `step`, the first of which is 0.
+    /// The rate of step `step`, counted from 0.
     fn rate(&self, step: u64) -> f64 {
         self.schedule.rate(step)
     }
 
-    /// Steps taken.
+    /// The number of steps taken.
     #[getter]
     fn n_steps(&self) -> u64 {
         self.n_steps.load(Ordering::Relaxed)

@@ -1,8 +1,8 @@
-//! The numbers that an argument of an optimiser, a clip or a freeze names.
+//! The numbers named by an argument of an optimiser, a clip or a freeze.
 //!
-//! `Parameters` mean all of their numbers; a Tensor its own; a model or a layer those of the Tensors that `named_parameters`
-//! finds; a list, a tuple, a dict, a generator those of its items. Promises: nothing but what is given is named, and what
-//! one call cannot treat together (two Parameters, Tensors beside Values) is refused. Knows nothing of what is done to them.
+//! `Parameters` mean all of their numbers; a Tensor its own; a model or a layer those of the Tensors found by
+//! `named_parameters`; a list, a tuple, a dict, a generator those of its items. Promises that only the given numbers are named,
+//! and that combinations which one call cannot handle (two Parameters, Tensors together with Values) are refused.
 
 use burtorch_core::Slice;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -14,9 +14,9 @@ use crate::node::vector::PyVector;
 use crate::optim::trained::is_value;
 use crate::params::{PyParameters, PyTensor};
 
-/// Numbers that can be moved together.
+/// Numbers that can be updated together.
 pub enum Trainable {
-    /// All numbers of Parameters, those of later tensors too.
+    /// All numbers of Parameters, including those of later tensors.
     Parameters(Py<PyParameters>),
     /// Parts of Parameters.
     Slices(Py<PyParameters>, Vec<Slice>),
@@ -55,7 +55,7 @@ impl Trainable {
         found.into_trainable()
     }
 
-    /// The slices of Parameters that the argument names.
+    /// The slices of Parameters named by the argument.
     pub fn slices_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<Slice>> {
         match Self::of(object)? {
             Trainable::Slices(_, slices) => Ok(slices),
@@ -65,7 +65,7 @@ impl Trainable {
     }
 }
 
-/// Deeper lists are taken for lists that hold themselves.
+/// The depth at which a list is assumed to contain itself.
 const MAX_DEPTH: usize = 64;
 
 enum Todo<'py> {
@@ -86,7 +86,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Takes what names numbers itself; false for what holds other items.
+    /// Takes an object that names numbers; false for a container.
     fn take(&mut self, item: &Bound<'_, PyAny>) -> PyResult<bool> {
         if let Ok(tensor) = item.cast::<PyTensor>() {
             self.own(tensor.get().owner().bind(item.py()))?;
@@ -146,7 +146,7 @@ fn items_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Items<'py>> {
     if tensors.is_truthy()? {
         return all(&tensors);
     }
-    // A plain model of Values, as micrograd's, says itself what its parameters are.
+    // A plain model of Values, such as micrograd's, lists its own parameters.
     if let Some(parameters) = object.getattr_opt("parameters")?.filter(|found| found.is_callable()) {
         return all(&parameters.call0()?);
     }

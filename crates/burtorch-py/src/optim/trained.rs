@@ -1,4 +1,4 @@
-//! What an optimiser moves: numbers of `Parameters`, or the data of a list of Values.
+//! The numbers that an optimiser updates: those of `Parameters`, or the data of a list of Values.
 //!
 //! Promises: Values are checked and read before a step and written after it, so a step that fails changes none of them.
 //! An optimiser sees `Parameters` in both cases, and knows nothing of Values.
@@ -21,7 +21,7 @@ use crate::node::value;
 use crate::optim::trainable::Trainable;
 use crate::params::{PyParameters, with_params};
 
-/// What of Values is written.
+/// The part of Values to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Their data.
@@ -30,11 +30,11 @@ pub enum Kind {
     Gradients,
 }
 
-/// What an optimiser moves.
+/// The numbers that an optimiser updates.
 pub struct Trained {
     /// The parameters; for Values, those that hold their numbers during a step.
     pub params: Py<PyParameters>,
-    /// Which of them.
+    /// The selected numbers.
     pub numbers: Selection,
     values: Vec<Py<PyAny>>,
 }
@@ -47,7 +47,7 @@ impl HoldsObjects for Trained {
 }
 
 impl Trained {
-    /// Reads whatever [`Trainable`] reads.
+    /// Reads any argument of [`Trainable`].
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
         let values = match Trainable::of(object)? {
@@ -69,7 +69,7 @@ impl Trained {
         Ok(trained)
     }
 
-    /// Reads the data and gradients of the Values. An error says which of them is no leaf, or gone.
+    /// Reads the data and gradients of the Values. An error names a Value that is stale or not a leaf.
     pub fn gather(&self, py: Python<'_>) -> PyResult<()> {
         let mut numbers = Vec::with_capacity(self.values.len());
         for value in &self.values {
@@ -97,7 +97,7 @@ impl Trained {
         })
     }
 
-    /// Writes what a step has made of the data or the gradients of the Values.
+    /// Writes the results of a step to the data or the gradients of the Values.
     pub fn scatter(&self, py: Python<'_>, kind: Kind) -> PyResult<()> {
         if self.values.is_empty() {
             return Ok(());
@@ -117,7 +117,7 @@ impl Trained {
         Ok(())
     }
 
-    /// Sets all gradients to 0, or none where a Value is gone.
+    /// Sets all gradients to 0, or none if a Value is stale.
     pub fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
         for value in &self.values {
             with_node(value.bind(py), |_, _| Ok(()))?;
@@ -133,7 +133,7 @@ impl Trained {
 
 /// Whether an object is a Value.
 pub fn is_value(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: a living object under the interpreter lock.
+    // SAFETY: a living object under the GIL.
     unsafe { value::is_value(object.as_ptr()) }
 }
 
@@ -156,7 +156,7 @@ fn each_once(py: Python<'_>, mut values: Vec<Py<PyAny>>) -> PyResult<Vec<Py<PyAn
 
 /// Runs `f` on the node of a Value, after checking it.
 fn with_node<T>(value: &Bound<'_, PyAny>, f: impl FnOnce(&mut Cell, NodeId) -> PyResult<T>) -> PyResult<T> {
-    // SAFETY: a living Value under the interpreter lock; `f` runs no Python code.
+    // SAFETY: a living Value under the GIL; `f` runs no Python code.
     match unsafe { value::checked(value.as_ptr().cast()) } {
         Some((cell, node)) => f(cell, node),
         None => Err(PyErr::fetch(value.py())),

@@ -1,6 +1,6 @@
-//! The models of burtorch in an oracle: reading a batch, and computing with it.
+//! Built-in models in an oracle: reading a batch, and computing with it.
 //!
-//! Promises: a batch is read and checked before anything is written; long calls release the interpreter lock and can be
+//! Promises: a batch is read and checked before anything is written; long calls release the GIL and can be
 //! interrupted.
 
 use burtorch_core::kernels::sum_squares;
@@ -19,10 +19,10 @@ use crate::convert::signals::Poll;
 use crate::nn::AnyModel;
 use crate::params::{AnyParameters, PyParameters, mismatch};
 
-/// Parameters times samples above which a call releases the interpreter lock: about 50 microseconds of work.
+/// Parameters times samples above which a call releases the GIL: about 50 microseconds of work.
 const RELEASE_ABOVE: usize = 1 << 18;
 
-/// A model, and what calls reuse.
+/// A model, and memory reused by calls.
 pub struct BuiltinEngine {
     model: AnyModel,
     params: Py<PyParameters>,
@@ -58,7 +58,7 @@ impl<E: LaneFloat> Run<E> {
     }
 }
 
-/// The batch that was read.
+/// The current batch.
 #[derive(Clone, Copy)]
 struct Read {
     n: usize,
@@ -73,7 +73,7 @@ enum ReadLabel {
     Numbers,
 }
 
-/// What one sample or a whole batch is asked for.
+/// The request for one sample or a whole batch.
 enum Request<'a> {
     All(Want<'a>),
     Sample(usize, WantSample<'a>),
@@ -108,7 +108,7 @@ impl BuiltinEngine {
             return Err(PyValueError::new_err("no batch was given yet; give contexts and targets"));
         };
         let work = model.n_parameters().saturating_mul(read.n);
-        // Who takes a part may wait for the interpreter lock; costs are measured.
+        // The receiver of a part may wait for the GIL; costs are measured.
         let takes_turns = matches!(part, Request::All(Want::Stream(_) | Want::Cost(..)));
         let mut poll = Poll::new();
         let result = params.get().with(py, |params| {
@@ -338,7 +338,7 @@ fn compute<E: LaneFloat + Fill, M: LaneModel<E>>(
                     *n = Some(finished.n);
                     Ok(finished.loss)
                 }
-                // What a handler of signals raised is raised first. The token may have been taken back.
+                // An exception of a signal handler is raised first. The token may have been cleared.
                 Err(Error::Interrupted) => Ok(f64::NAN),
                 Err(error) => Err(error),
             }

@@ -1,4 +1,4 @@
-//! The ways to call an oracle: for all of a gradient, for some numbers of it, until a token is set, or for a compressed one.
+//! The ways to call an oracle: for the whole gradient, for some numbers of it, until a token is set, or compressed.
 
 use burtorch_core::draw::Purpose;
 use burtorch_core::oracle::Until;
@@ -16,7 +16,7 @@ use crate::convert::buffer::CallerMemory;
 use crate::convert::errors::{IntoPython, derived};
 use crate::params::{PySubset, zeros};
 
-/// What becomes of a call that ends early.
+/// The result of a call that ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnStop {
     Raise,
@@ -37,7 +37,7 @@ impl OnStop {
     }
 }
 
-/// A batch, and where its gradient is taken.
+/// A batch, and the point of its gradient.
 #[derive(Clone, Copy)]
 pub struct Asked<'a, 'py> {
     pub batch: (&'a Bound<'py, PyAny>, &'a Bound<'py, PyAny>),
@@ -47,7 +47,7 @@ pub struct Asked<'a, 'py> {
 }
 
 impl PyOracle {
-    /// The loss of a batch and its gradient, or what is wanted of it.
+    /// The loss of a batch and its gradient, or the wanted numbers of it.
     pub(super) fn gradient<'py>(
         &self,
         py: Python<'py>,
@@ -118,7 +118,7 @@ impl PyOracle {
         }
     }
 
-    /// The loss of a batch, a gradient whose layers keep inputs with probability `p`, and its variance.
+    /// The loss of a batch, a gradient whose layers sample inputs with probability `p`, and its variance.
     pub(super) fn at_random<'py>(
         &self,
         py: Python<'py>,
@@ -143,7 +143,7 @@ impl PyOracle {
         Ok((loss, self.written_to(py, out)?, variance).into_pyobject(py)?.into_any())
     }
 
-    /// What a compressor sends of the gradient of each sample.
+    /// The compressed gradient of each sample.
     pub(super) fn compressed_samples<'py>(
         &self,
         py: Python<'py>,
@@ -180,7 +180,7 @@ impl PyOracle {
         })?
     }
 
-    /// The loss of a batch and its compressed gradient, of which only what is sent is computed where that is known before.
+    /// The loss of a batch and its compressed gradient; if the sent coordinates are known before, only those are computed.
     pub(super) fn compressed<'py>(
         &self,
         py: Python<'py>,

@@ -1,9 +1,9 @@
 //! Models written in Python: any callable that maps one sample to a loss.
 //!
 //! A callable that can be traced with Arrays becomes a program, which runs in blocks of samples (`traced`). Any other is called
-//! once for each group of samples, on a graph whose nodes carry one sample in each lane: what it computes with are lane Values and
-//! Vectors, so the same code serves one sample and sixteen. Promises the memory of one group or block, whatever the batch; when the
-//! callable fails the gradient is 0 and its exception is raised.
+//! once for each group of samples, on a graph whose nodes hold one sample per lane: it computes with lane Values and
+//! Vectors, so the same code serves one sample and sixteen. Promises the memory of one group or block, whatever the batch; if the
+//! callable fails, the gradient is 0 and its exception is raised.
 
 use std::ops;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -40,11 +40,11 @@ pub struct CallableEngine {
     pub(super) params: Py<PyParameters>,
     lanes: Lanes,
     total: Total,
-    /// By the logarithm of their lanes.
+    /// Indexed by the logarithm of their lanes.
     graphs: [Option<Py<PyGraph>>; 7],
-    /// The batch that was read last, unless `given` has not been read.
+    /// The last batch, unless `given` has not been read yet.
     batch: Option<(Side, Side)>,
-    /// The way of programs.
+    /// The callable as a program.
     pub(super) traced: Traced,
 }
 
@@ -57,16 +57,16 @@ impl HoldsObjects for CallableEngine {
     }
 }
 
-/// What a batch holds for the model: whole numbers or real ones, so many for each sample.
+/// The data of a batch: integers or real numbers, equally many for each sample.
 #[derive(Default)]
 pub struct Side {
     pub(super) symbols: Vec<u32>,
     pub(super) numbers: Vec<f64>,
     pub(super) whole: bool,
     pub(super) n: usize,
-    /// Whether there is nothing: a batch without targets.
+    /// Whether it is empty: a batch without targets.
     pub(super) is_absent: bool,
-    /// Numbers of a sample; `None` where samples are single numbers.
+    /// Numbers of a sample; `None` if samples are single numbers.
     pub(super) width: Option<usize>,
 }
 
@@ -75,7 +75,7 @@ impl Side {
         4 * self.symbols.capacity() + 8 * self.numbers.capacity()
     }
 
-    /// Reads a batch into the memory of the one before.
+    /// Reads a batch into the memory of the previous one.
     fn read(mut self, object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
         let dims;
         (self.whole, dims) = read_either(object, &mut self.symbols, &mut self.numbers, what)?;
@@ -90,7 +90,7 @@ impl Side {
         Ok(self)
     }
 
-    /// Samples `first..first + n` in `lanes` lanes, the last one again where there are fewer, as the model takes them.
+    /// Samples `first..first + n` in `lanes` lanes, the last one repeated if there are fewer, in the form for the model.
     fn group<'py>(
         &self,
         graph: &Bound<'py, PyGraph>,
@@ -117,18 +117,18 @@ impl Side {
     }
 }
 
-/// What a pass over samples is to do besides computing the losses.
+/// The task of a pass over samples besides computing the losses.
 enum Pass<'a> {
     /// Nothing.
     Losses,
-    /// Overwrite the gradients, or this memory, with those of so much times the sum of the losses.
+    /// Overwrite the gradients, or this memory, with those of a multiple of the sum of the losses.
     Gradient(f64, Option<CallerMemory>),
     /// Take the largest numbers of the gradient of the only sample.
     Largest(&'a mut AnyLargest),
 }
 
 impl CallableEngine {
-    /// A callable over these parameters; refuses lanes that their dtype has not.
+    /// A callable over these parameters; refuses lanes that their dtype does not support.
     pub fn new(call: &Bound<'_, PyAny>, params: Py<PyParameters>, lanes: Lanes, total: Total) -> PyResult<Self> {
         let py = call.py();
         match params.get().dtype_of() {
@@ -137,7 +137,7 @@ impl CallableEngine {
             _ => return Err(PyTypeError::new_err("oracles compute in float32 and float64")),
         }
         let graphs = [const { None }; 7];
-        // Who asks for lanes gets them.
+        // An explicit number of lanes is used.
         let traced = if lanes == Lanes::Auto { Traced::new(call, total)? } else { Traced::default() };
         Ok(CallableEngine { call: call.clone().unbind(), params, lanes, total, graphs, batch: None, traced })
     }
@@ -167,7 +167,7 @@ impl CallableEngine {
         if self.total == Total::Mean { sum / losses.len() as f64 } else { sum }
     }
 
-    /// The loss of each of `samples`, and their gradient if asked for; when that fails the gradient is 0.
+    /// The loss of each of `samples`, and their gradient on request; if that fails the gradient is 0.
     fn pass(
         &mut self,
         py: Python<'_>,
@@ -204,7 +204,7 @@ impl CallableEngine {
         Ok(self.reduce(&losses))
     }
 
-    /// The loss of sample `k`, which is not traced.
+    /// The loss of sample `k`, computed without a trace.
     fn alone(&mut self, py: Python<'_>, k: usize, pass: Pass<'_>) -> PyResult<f64> {
         self.read_given(py)?;
         self.traced.end(false);
@@ -216,7 +216,7 @@ impl CallableEngine {
         self.batch.as_ref().map_or(0, |(x, _)| x.n)
     }
 
-    /// Reads the batch that was given, if nobody has.
+    /// Reads the given batch, if it has not been read yet.
     fn read_given(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some([x, y]) = self.traced.unread() else { return Ok(()) };
         self.read(x.bind(py), y.bind(py)).map(drop)
@@ -271,7 +271,7 @@ impl CallableEngine {
                 let tensors =
                     |any: &mut AnyParameters| with_params!(any, p => p.tensors_downwards().collect::<Vec<_>>());
                 let ranges = self.params.get().with(py, tensors)?;
-                // Who takes a part on another thread needs the interpreter lock.
+                // A receiver of a part on another thread needs the GIL.
                 let mut pass_on = |range, copy| detached(py, || take(range, copy));
                 if keeps {
                     let loss = self.computed(py, Want::Gradient(at, out, false))?;
@@ -328,7 +328,7 @@ impl CallableEngine {
         }
     }
 
-    /// The whole gradient, or 0 where it ends early: nothing of a callable's batch is kept then.
+    /// The whole gradient, or 0 if it ends early: no part of a callable's batch is kept then.
     fn until(&mut self, py: Python<'_>, want: WantUntil<'_>) -> PyResult<f64> {
         let WantUntil { wanted, at, mut out, until, n } = want;
         if until.probability.is_some() {
@@ -352,7 +352,7 @@ impl CallableEngine {
         };
         let Ok(done) = done else {
             self.zero(py, &mut Pass::Gradient(1.0, out))?;
-            // It ended early, and did not fail: the callable stays a program.
+            // It ended early but did not fail: the callable stays a program.
             self.traced.end(false);
             *n = until.keeps.then_some(0);
             return Ok(if self.total == Total::Mean { f64::NAN } else { 0.0 });
@@ -386,7 +386,7 @@ impl CallableEngine {
         Ok(loss)
     }
 
-    /// Sets the gradient that the pass was to overwrite to 0.
+    /// Sets the gradient that the pass would have overwritten to 0.
     fn zero(&self, py: Python<'_>, pass: &mut Pass<'_>) -> PyResult<()> {
         let Pass::Gradient(_, out) = pass else {
             return Ok(());
@@ -415,7 +415,7 @@ impl CallableEngine {
             let left = samples.end - first;
             let (width, _) = match self.params.get().dtype_of() {
                 DType::Float32 => lanes.next::<f32>(left, false),
-                // Graphs of Python have no more lanes of float64 than 8.
+                // Python graphs have at most 8 lanes of float64.
                 _ if lanes == Lanes::Auto => lanes.next::<f64>(left.min(8), false),
                 _ => lanes.next::<f64>(left, false),
             };
@@ -424,7 +424,7 @@ impl CallableEngine {
         Ok(losses)
     }
 
-    /// The losses of `n` samples from `first` on, in so many lanes.
+    /// The losses of `n` samples from `first` on, in `lanes` lanes.
     fn group(
         &mut self,
         py: Python<'_>,
@@ -482,7 +482,7 @@ impl CallableEngine {
                 false => AnyNumbersMut::F64(out.slice_mut()),
             });
             let options = SweepOptions::default();
-            // The first group overwrites what is there, the others add.
+            // The first group overwrites the gradients, the others add.
             with_gradients_of(py, parameters, &self.params, |all, place| {
                 let target = match (is_first, memory) {
                     (true, memory) => GradientTarget::Overwritten(place, memory),
@@ -495,7 +495,7 @@ impl CallableEngine {
         })
     }
 
-    /// The graph for so many lanes.
+    /// The graph with this number of lanes.
     fn graph<'py>(&mut self, py: Python<'py>, lanes: usize) -> PyResult<Bound<'py, PyGraph>> {
         let single = self.params.get().dtype_of() == DType::Float32;
         let place = lanes.ilog2() as usize;
@@ -511,8 +511,8 @@ impl CallableEngine {
     }
 }
 
-/// Takes the largest numbers of a gradient by the Parameters at `place`: of what is in flight where the graph reads no others and
-/// nothing is frozen, else of all.
+/// Takes the largest numbers of a gradient by the Parameters at `place`: from the parts in flight if the graph reads no others and
+/// nothing is frozen, else from the whole gradient.
 fn largest_of(
     graph: &mut dyn ErasedGraph,
     loss: NodeId,

@@ -1,4 +1,4 @@
-//! What an oracle asks of the code that computes, and the checks that both kinds share.
+//! The interface between an oracle and its engine, and the checks shared by both kinds.
 
 use std::ops::Range;
 
@@ -16,9 +16,9 @@ use crate::convert::gc::HoldsObjects;
 pub trait Engine: HoldsObjects + Send + Sync {
     /// Reads a batch and checks its shape; returns the number of its samples.
     fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize>;
-    /// Computes with the batch that was read.
+    /// Computes with the current batch.
     fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64>;
-    /// Loss and gradient of sample `k` of the batch that was read.
+    /// Loss and gradient of sample `k` of the current batch.
     fn sample(&mut self, py: Python<'_>, k: usize, want: WantSample<'_>) -> PyResult<f64>;
     /// Its state between calls.
     fn memory(&self) -> OracleMemory;
@@ -33,29 +33,29 @@ pub enum Loss {
     Mse,
 }
 
-/// What a call computes for one sample, besides its loss.
+/// The result of a call for one sample, besides its loss.
 pub enum WantSample<'a> {
-    /// Its gradient, into memory where given.
+    /// Its gradient, in this memory if given.
     Gradient(Option<CallerMemory>),
-    /// The largest numbers of it.
+    /// The largest numbers of its gradient.
     Largest(&'a mut AnyLargest),
 }
 
-/// What a call computes for a batch.
+/// The result of a call for a batch.
 pub enum Want<'a> {
-    /// Loss and some numbers of the gradient, into this memory, at a point where given, and whether the loss may be left out.
+    /// Loss and some numbers of the gradient, in this memory, at a point if given, and whether the loss may be omitted.
     Some(&'a WantedSet, CallerMemory, Option<CallerMemory>, bool),
-    /// Loss and gradient, at a point and into memory where given, and whether the loss may be left out.
+    /// Loss and gradient, at a point and in memory if given, and whether the loss may be omitted.
     Gradient(Option<CallerMemory>, Option<CallerMemory>, bool),
-    /// Loss and gradient, which is told in parts.
+    /// Loss and gradient, emitted in parts.
     Stream(WantStream<'a>),
-    /// Loss, and the largest numbers of the gradient at a point where given.
+    /// Loss, and the largest numbers of the gradient, at a point if given.
     Largest(Option<CallerMemory>, &'a mut AnyLargest),
     /// Loss and gradient until a token is set.
     Until(WantUntil<'a>),
-    /// How long a gradient of these takes, for the last batch where none is read.
+    /// The predicted time of a gradient of these numbers, for the last batch if none is read.
     Cost(&'a WantedSet, &'a mut Cost),
-    /// Loss and a gradient that is right in the mean.
+    /// Loss and an unbiased random gradient.
     Random(WantRandom<'a>),
     /// The loss.
     Loss,
@@ -67,14 +67,14 @@ pub enum Want<'a> {
     Norms(&'a mut Vec<f64>),
 }
 
-/// Is told a range of parameters whose gradient is final, and a copy of that where it is not kept; says whether to go on.
+/// Receives a range of parameters with a final gradient, and a copy of it if it is not kept; returns whether to continue.
 pub type Take<'a> = dyn FnMut(Range<usize>, Option<FlatArray>) -> bool + Send + 'a;
 
 /// A gradient in parts.
 pub struct WantStream<'a> {
     pub at: Option<CallerMemory>,
     pub out: Option<CallerMemory>,
-    /// Whether the gradient is to be left where it is written.
+    /// Whether the gradient stays in the memory where it is written.
     pub keeps: bool,
     pub take: &'a mut Take<'a>,
 }
@@ -85,22 +85,22 @@ pub struct WantUntil<'a> {
     pub at: Option<CallerMemory>,
     pub out: Option<CallerMemory>,
     pub until: Until<'a>,
-    /// How many samples have finished; None where nothing is kept.
+    /// The number of finished samples; None if nothing is kept.
     pub n: &'a mut Option<usize>,
 }
 
-/// A gradient whose layers take inputs at random.
+/// A gradient whose layers sample their inputs.
 pub struct WantRandom<'a> {
     pub at: Option<CallerMemory>,
     pub out: Option<CallerMemory>,
-    /// The probability to keep an input.
+    /// The probability of an input.
     pub p: f64,
     pub draw: Draw<'a>,
     /// The variance of the gradient.
     pub variance: &'a mut f64,
 }
 
-/// Refuses memory that is used for two things at once.
+/// Refuses memory with two uses.
 pub fn check_apart<E: Float>(
     params: &Parameters<'_, E>,
     at: Option<&CallerMemory>,

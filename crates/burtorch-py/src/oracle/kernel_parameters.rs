@@ -1,4 +1,4 @@
-//! What a callable's oracle does with its parameters, whatever their type.
+//! Operations of a callable's oracle on its parameters, for each type.
 //!
 //! Promises: memory of the caller is checked before it is written to. Knows nothing of callables.
 
@@ -14,7 +14,7 @@ use crate::convert::errors::IntoPython;
 use crate::params::{AnyParameters, PyParameters, mismatch};
 use crate::trace::array_path::ArrayPath;
 
-/// Runs an expression on parameters of a type that oracles compute in.
+/// Evaluates an expression on parameters of a type that oracles support.
 macro_rules! with_kernel_params {
     ($any:expr, $params:ident => $body:expr) => {
         match $any {
@@ -25,7 +25,7 @@ macro_rules! with_kernel_params {
     };
 }
 
-/// What `f` does with Parameters.
+/// A function of Parameters.
 pub(super) fn in_params<R>(
     params: &Py<PyParameters>,
     py: Python<'_>,
@@ -34,26 +34,26 @@ pub(super) fn in_params<R>(
     params.get().with(py, |params| with_kernel_params!(params, p => f(p)))?.or_raise(py)
 }
 
-/// What a callable's oracle does with its parameters, whatever their type.
+/// Operations of a callable's oracle on its parameters, for each type.
 pub trait KernelParameters {
-    /// Overwrites the gradients, or those in `out`, with those that a program gave; its loss.
+    /// Overwrites the gradients, or those in `out`, with those of a program; returns its loss.
     fn write(&mut self, path: &ArrayPath, out: Option<&mut CallerMemory>) -> burtorch_core::Result<f64>;
-    /// Refuses a point or memory of another length, or that is used for something else.
+    /// Refuses a point or memory of another length, or memory in use.
     fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()>;
-    /// Refuses what a gradient of some parameters cannot be computed with; how many parameters there are.
+    /// Refuses arguments that do not fit a gradient of some parameters; returns the number of parameters.
     fn check_some(
         &self,
         wanted: &WantedSet,
         at: Option<&CallerMemory>,
         out: &CallerMemory,
     ) -> burtorch_core::Result<usize>;
-    /// Writes the wanted numbers of a gradient, or the whole gradient where there is room for it.
+    /// Writes the wanted numbers of a gradient, or the whole gradient if the memory is large enough.
     fn take_some(&self, wanted: &WantedSet, all: &CallerMemory, out: &mut CallerMemory) -> burtorch_core::Result<()>;
     /// Writes a gradient to its place, or to `out`.
     fn take(&mut self, all: &CallerMemory, out: Option<&mut CallerMemory>) -> burtorch_core::Result<()>;
     /// Writes a point to the values; returns the earlier ones.
     fn exchange(&mut self, point: &CallerMemory) -> burtorch_core::Result<Vec<f64>>;
-    /// Writes back what [`KernelParameters::exchange`] returned.
+    /// Restores the result of [`KernelParameters::exchange`].
     fn put_back(&mut self, before: &[f64]);
     /// Sets the gradients to 0, or those in `out`.
     fn zero(&mut self, out: Option<&mut CallerMemory>);

@@ -37,53 +37,54 @@ use engine::{Engine, Loss, Want, WantSample};
 /// Loss and gradient of batches, computed a few samples at a time in the memory of at most 64.
 ///
 /// Args:
-///     model: a CharMLP, a GPT, an MLP or a Linear; or any callable `model(x, y)` that maps one sample to a loss. It
-///         is called once for each shape of a batch if it can be traced with Arrays; else once for each group of samples, on Values and
-///         Vectors that hold one number in each lane: `x` and `y` are then TokenIds where the batch holds integers, a Value
-///         where samples are single numbers, else a Vector.
+///     model: a CharMLP, a GPT, an MLP or a Linear; or any callable `model(x, y)` that maps one sample to a loss. A callable
+///         runs once for each shape of a batch if it can be traced with Arrays; otherwise once for each group of samples, on
+///         Values and Vectors that hold one number per lane: `x` and `y` are then TokenIds if the batch contains integers, a
+///         Value if samples are single numbers, else a Vector.
 ///         Without targets it is called as `model(x)`.
-///     params: the Parameters that such a callable reads, unless it has them as `.params`.
+///     params: the Parameters that a callable reads, unless it has them as `.params`.
 ///     reduction: "mean" (default) or "sum" of the losses of a batch.
-///     lanes: how many samples are computed at once: "auto" (default; by batch size and dtype, never by CPU), or 1, 4, 8
-///         or 16 of float32, 1, 2, 4 or 8 of float64. Other widths give the same numbers within rounding.
+///     lanes: the number of samples computed at once: "auto" (default; by batch size and dtype, never by CPU), or 1, 4, 8
+///         or 16 of float32, 1, 2, 4 or 8 of float64. Results of different widths agree within rounding.
 ///     loss: "cross_entropy" (softmax of the outputs; the default for integer labels and for CharMLP) or "mse" (mean
 ///         of squared differences; the default for float labels otherwise).
-///     threads: how many threads compute the gradient of a batch of more than 64 samples (16 for models that go one sample
-///         at a time): the same bits for any number. Each costs the memory of a chunk and of one gradient, two of them
-///         that of one gradient more. For models of burtorch only: a callable holds the interpreter's lock.
+///     threads: the number of threads for the gradient of a batch of more than 64 samples (16 for models that process one
+///         sample at a time): the same bits for any number. Each needs the memory of a chunk and of one gradient, and two of
+///         them that of one more gradient. For built-in models only: a callable holds the GIL.
 ///
-/// `oracle(contexts, targets)` gives the loss and the gradient, a FlatArray over `params.grads` that the next call
+/// `oracle(contexts, targets)` returns the loss and the gradient, a FlatArray over `params.grads` that the next call
 /// **overwrites**. `contexts` has shape (b, n_in): integers for a CharMLP, numbers otherwise; `targets` has shape (b,)
-/// for classes, (b, n_out) for probabilities or numbers; for a GPT both have shape (b, n), the tokens and the symbol
-/// after each, n of them up to its context, and the loss of a sample is the mean over its tokens. Both may be buffers of
-/// any width (NumPy, array.array, memoryview), also strided ones, or nested sequences. Each call costs one pass forward and one back per sample;
-/// gradients add samples in one fixed order, so they have the same bits on every run and every CPU with fused multiply-add.
-/// `oracle(x, y, at=point)` evaluates at another flat point and leaves the values alone (a callable finds the point in
-/// `params.values` while it runs, which costs a copy of them); `out=` takes writable memory of
-/// the parameters' dtype for the gradient, which is then returned instead, and `params.grads` stays as it is.
+/// for classes, (b, n_out) for probabilities or numbers. For a GPT both have shape (b, n), the tokens and the symbol
+/// after each, with n at most its context, and the loss of a sample is the mean over its tokens. Both may be buffers of
+/// any width (NumPy, array.array, memoryview), also strided ones, or nested sequences. Each call costs one forward and one
+/// backward pass per sample; gradients add samples in one fixed order, so they have the same bits on every run and every CPU
+/// with fused multiply-add. `oracle(x, y, at=point)` evaluates at another flat point without changing the values (a callable
+/// finds the point in `params.values` while it runs, which costs a copy of them). `out=` takes writable memory of
+/// the parameters' dtype for the gradient, which is then returned instead, and `params.grads` does not change.
 ///
-/// `oracle(x, y, wanted=S)` computes some numbers of the gradient only, and returns them in a new array, in the order of the
-/// parameters, with the bits of the whole gradient; `params.grads` stays as it is. S is a set that `subset` has prepared, or
-/// what it takes. The sweep ends where nothing of S lies below, and dense layers compute the rows and weights of S only.
-/// `out=` takes memory for the numbers of S, or for all parameters: then numbers outside of S are 0 or their gradients.
+/// `oracle(x, y, wanted=S)` computes only some numbers of the gradient, and returns them in a new array, in the order of the
+/// parameters, with the bits of the whole gradient; `params.grads` does not change. S is a set prepared by `subset`, or an
+/// argument of it. The backward pass ends below the last number of S, and dense layers compute only the rows and weights of S.
+/// `out=` takes memory for the numbers of S, or for all parameters: then numbers outside S are 0 or their gradients.
 /// For a callable the whole gradient is computed.
 ///
-/// `oracle(x, y, stop=token, deadline=seconds, on_stop=...)` ends when another thread sets the token (`bt.Stop()`) or that much
-/// time has passed, before the next block op or sample, and within large ones. on_stop: "raise" (a StoppedError; the gradient is 0),
-/// "discard" (returns None; the same), or "partial": (loss, gradient, n), means over the first n samples, which have finished; a
-/// sweep that has begun is finished then; of a callable's batch all samples finish, or none. `reweight=p` divides what has
-/// finished, as it counts in the whole batch, by the probability of a sample to finish, for models of burtorch.
+/// `oracle(x, y, stop=token, deadline=seconds, on_stop=...)` ends when another thread sets the token (`bt.Stop()`) or after that
+/// time, before the next block op or sample, and within large ones. on_stop: "raise" (a StoppedError; the gradient is 0),
+/// "discard" (returns None; the gradient is 0), or "partial": (loss, gradient, n), means over the first n samples, which are
+/// complete; a backward pass that has begun is then completed; the samples of a callable's batch finish all or none.
+/// `reweight=p` divides the contribution of the finished samples to the whole batch by the probability that a sample finishes,
+/// for built-in models.
 ///
-/// `oracle(x, y, compress=c, draw=...)` gives the loss and a Message: `c.compress` of the gradient with the same draw, bit by bit.
-/// RandK, RandSeqK and PermK choose coordinates before: no others are computed. `params.grads` stays as it is.
+/// `oracle(x, y, compress=c, draw=...)` returns the loss and a Message: `c.compress` of the gradient with the same draw, bit by
+/// bit. RandK, RandSeqK and PermK choose coordinates first, and only these are computed. `params.grads` does not change.
 ///
-/// `oracle(x, y, random_backward=p, draw=Draw(seed, round))` gives (loss, gradient, variance): weight gradients of dense layers take
-/// each input, of each sample and token, with probability p and divide it by p. The mean over draws is the gradient; all else is
-/// exact, and p = 1 gives the bits of the gradient. `variance` is E|g - E g|^2, by its formula. For models of burtorch only.
+/// `oracle(x, y, random_backward=p, draw=Draw(seed, round))` returns (loss, gradient, variance): weight gradients of dense layers
+/// include each input, of each sample and token, with probability p and divide it by p. The mean over draws is the gradient; all
+/// else is exact, and p = 1 gives the bits of the gradient. `variance` is E|g - E g|^2, by its formula. For built-in models only.
 ///
 /// Raises:
 ///     TypeError, ValueError: data of another type or shape.
-///     IndexError: a token or class out of range. In all cases nothing is changed.
+///     IndexError: a token or class out of range. These errors change nothing.
 ///     BusyError: the parameters are in use by another thread.
 ///     KeyboardInterrupt: Ctrl-C; the gradient is 0 then.
 ///
@@ -229,10 +230,10 @@ impl PyOracle {
         self.compressed(py, asked, compressor.get(), (draw, client, n_clients))
     }
 
-    /// The gradient of a batch alone, as `oracle(...)` gives it.
+    /// The gradient of a batch without the loss.
     ///
-    /// The loss itself is not computed, except for callables and models of tokens, where it comes with the gradient: this
-    /// saves a logarithm, or a sum of squares, a sample, and a tuple a call, which is little: 0 to 2 % of a call for a
+    /// The loss is not computed, except for callables and models of tokens, where it comes with the gradient. This
+    /// saves a logarithm, or a sum of squares, per sample, and a tuple per call, which is little: 0 to 2 % of a call for a
     /// character model, whose exponentials the gradient needs as well, 7 % for one sample of a linear model with 9
     /// parameters. The gradient has the same bits.
     #[pyo3(signature = (contexts, targets=None, at=None, out=None, *, wanted=None))]
@@ -249,21 +250,22 @@ impl PyOracle {
         Ok(self.gradient(py, asked, true)?.1)
     }
 
-    /// The loss of a batch, whose gradient is told in parts: `emit(range, gradient)` is called as soon as that of a tensor is
-    /// final, with its range of parameters and a memoryview.
+    /// The loss of a batch, with its gradient emitted in parts: `emit(range, gradient)` is called as soon as the gradient of a
+    /// tensor is final, with its range of parameters and a memoryview.
     ///
     /// Args:
-    ///     contexts, targets, at, out: as in a call. None for targets where the model takes none.
+    ///     contexts, targets, at, out: as in a call. None for targets if the model takes none.
     ///     emit: called once for each part. An exception ends the pass and is raised; the gradient is 0 then.
-    ///     keep: whether the gradient is left in `params.grads`, or in `out`. Otherwise parts are copies, `params.grads` stays as it
-    ///         is, and a batch that is computed at once (one sample of a GPT, up to 64 of others) with nothing frozen takes the
-    ///         memory of what is in flight, not that of a gradient.
-    ///     on_thread: whether `emit` runs on another thread, so that sending overlaps computing. The call returns when it is done.
+    ///     keep: whether the gradient stays in `params.grads`, or in `out`. Otherwise parts are copies, `params.grads` does not
+    ///         change, and a batch that is computed in one block (one sample of a GPT, up to 64 of other models) with nothing
+    ///         frozen needs memory only for the parts in flight, not for a gradient.
+    ///     on_thread: whether `emit` runs on another thread, so that sending overlaps with computing. The call returns when it
+    ///         is done.
     ///
-    /// The last layers come first, in an order that is the same for every batch; each parameter comes once, with the bits of the whole
-    /// gradient; what nothing reads comes last. A batch of several blocks comes with the
-    /// sweep of its last block. The gradient of a callable is computed as a whole, then its tensors come, the last one that was made
-    /// first, with numbers on their own that follow one another in one range. The oracle and its parameters cannot be used within `emit`
+    /// The last layers come first, in the same order for every batch; each parameter comes once, with the bits of the whole
+    /// gradient; unused parameters come last. The parts of a batch of several blocks come during the backward pass of its last
+    /// block. The gradient of a callable is computed as a whole, then its tensors follow, the newest first, with consecutive
+    /// single numbers in one range. The oracle and its parameters cannot be used within `emit`
     /// (BusyError).
     ///
     /// Example:
@@ -313,16 +315,16 @@ impl PyOracle {
         PySubset::of(self.params.bind(py), wanted)
     }
 
-    /// Predict how many seconds a gradient of a set takes, as a dict: "seconds", their parts "loss", "sweep" (adjoints down to the lowest
-    /// tensor of the set), "numbers" and "ranges" (what each range takes besides its numbers), and "bound", the name of the largest part.
+    /// Predict the seconds for a gradient of a set, as a dict: "seconds", their parts "loss", "sweep" (adjoints down to the lowest
+    /// tensor of the set), "numbers" and "ranges" (the overhead of each range), and "bound", the name of the largest part.
     ///
     /// Args:
-    ///     wanted: a set of `subset`, or what that takes.
-    ///     contexts, targets: a batch as in a call; without, the one that was given last.
+    ///     wanted: a set of `subset`, or an argument of it.
+    ///     contexts, targets: a batch as in a call; by default the last one.
     ///
-    /// The first call for a shape of batches measures the tensors of the model, for some 0.3 seconds; others compute no gradient. The
-    /// prediction is for `grad(..., wanted=set, out=memory)` with memory for the numbers of the set, on a machine as busy as it was
-    /// then. For models of burtorch only.
+    /// The first call for a shape of batches measures the tensors of the model, for some 0.3 seconds; later calls compute no
+    /// gradient. The prediction is for `grad(..., wanted=set, out=memory)` with memory for the numbers of the set, under the load
+    /// of the machine during the measurement. For built-in models only.
     ///
     /// Example:
     ///     >>> import burtorch as bt
@@ -357,7 +359,7 @@ impl PyOracle {
     /// Calls `visit(k, loss, grad)` for each sample: its number, its loss, and its own gradient.
     ///
     /// The gradient is a FlatArray over `params.grads`, overwritten for the next sample; an exception ends the pass. Costs
-    /// one pass forward and one back per sample, and the memory of one gradient. The oracle cannot be used within `visit`
+    /// one forward and one backward pass per sample, and the memory of one gradient. The oracle cannot be used within `visit`
     /// (BusyError).
     ///
     /// Example:
@@ -377,7 +379,7 @@ impl PyOracle {
     ) -> PyResult<()> {
         self.engine.with(py, |engine| {
             for k in 0..begin(engine.as_mut(), contexts, targets)? {
-                // One sample may be too short to ask.
+                // One sample may be too short to check for signals.
                 crate::convert::entry::check_signals(py)?;
                 let loss = engine.sample(py, k, WantSample::Gradient(None))?;
                 visit.call1((k, loss, PyParameters::grads_array(self.params.bind(py))?))?;
@@ -388,11 +390,12 @@ impl PyOracle {
 
     /// The gradient of each sample, as the rows of a memoryview of shape (b, n) in the parameters' dtype.
     ///
-    /// `numpy.asarray` of it copies nothing. Takes b times the memory of a gradient; `per_sample` takes one.
+    /// `numpy.asarray` of it copies nothing. Needs b times the memory of a gradient; `per_sample` needs one.
     ///
-    /// With `compress=c` a list of b Messages: `c.compress` of each gradient, sample k with the draw of client `draw.client + k` (one of
-    /// given numbers is the same for all). Of TopK, with nothing frozen and a model of burtorch or a callable that reads no other Parameters, only what is in flight
-    /// and b messages are in memory; otherwise these and one gradient. `params.grads` stays as it is. PermK is refused: clients share its draw.
+    /// With `compress=c` a list of b Messages: `c.compress` of each gradient, sample k with the draw of client `draw.client + k`
+    /// (given numbers are the same for all). With TopK, with nothing frozen and a built-in model or a callable that reads no other
+    /// Parameters, only the parts in flight and b messages are in memory; otherwise the messages and one gradient. `params.grads`
+    /// does not change. PermK is refused: clients share its draw.
     ///
     /// Example:
     ///     >>> import burtorch as bt
@@ -454,7 +457,7 @@ impl PyOracle {
         Ok(norms)
     }
 
-    /// How many samples are computed at once: "auto" or a number.
+    /// The number of samples computed at once: "auto" or a number.
     #[getter]
     fn lanes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.lanes {
@@ -463,13 +466,13 @@ impl PyOracle {
         }
     }
 
-    /// The loss of a batch. Gradients stay as they are. Costs one pass forward per sample.
+    /// The loss of a batch. Gradients do not change. Costs one forward pass per sample.
     #[pyo3(signature = (contexts, targets=None))]
     fn loss(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: Option<&Bound<'_, PyAny>>) -> PyResult<f64> {
         self.run(py, contexts, &or_none(py, targets), Want::Loss)
     }
 
-    /// The loss of each sample of a batch. Gradients stay as they are.
+    /// The loss of each sample of a batch. Gradients do not change.
     #[pyo3(signature = (contexts, targets=None))]
     fn losses(
         &self,
@@ -484,16 +487,16 @@ impl PyOracle {
 
     /// One step of plain gradient descent on a batch, `values -= lr * gradient`; returns the loss before it.
     ///
-    /// Where the samples of a batch are computed together, as one alone is, the values change during the sweep and no
+    /// If the samples of a batch are computed together, or there is only one, the values change during the backward pass and no
     /// gradient is stored: half the memory traffic of `oracle(...)` and `SGD.step()`, and the same numbers within
-    /// rounding. The content of `params.grads` afterwards is not specified. Raises ValueError for a rate that is negative or not finite.
+    /// rounding. The content of `params.grads` afterwards is unspecified. Raises ValueError for a rate that is negative or not finite.
     fn step(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>, lr: f64) -> PyResult<f64> {
         self.run(py, contexts, targets, Want::Step(lr))
     }
 
-    /// Bytes kept between calls: "activations" (nodes without adjoints), "adjoints", "samples" (inputs and labels as read).
+    /// Bytes kept between calls: "activations" (nodes without adjoints), "adjoints", "samples" (inputs and labels).
     ///
-    /// They grow with the first calls of each batch size up to 64, and stay.
+    /// They grow during the first calls with each batch size up to 64, and then stay constant.
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let OracleMemory { activations, adjoints, samples } = self.engine.with(py, |engine| engine.memory())?;
         let table = PyDict::new(py);
@@ -503,7 +506,7 @@ impl PyOracle {
         Ok(table)
     }
 
-    /// Where the gradient goes.
+    /// The Parameters that receive the gradient.
     #[getter]
     fn params(&self, py: Python<'_>) -> Py<PyParameters> {
         self.params.clone_ref(py)
@@ -519,7 +522,7 @@ impl PyOracle {
     }
 }
 
-/// Hands a batch over, arrays of other libraries as NumPy's; how many samples it has.
+/// Passes a batch on, with arrays of other libraries as NumPy's; returns the number of samples.
 fn begin(engine: &mut dyn Engine, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<usize> {
     let [x, y] = [x, y].map(|given| if has_dtype(given)? { as_numpy(given) } else { Ok(given.clone()) });
     engine.begin(&x?, &y?)
@@ -539,7 +542,7 @@ impl PyOracle {
         object.map(|object| CallerMemory::of(object, self.params.get().dtype_of(), what)).transpose()
     }
 
-    /// Where a gradient was written: the caller's memory, or the gradients of the parameters.
+    /// The memory with the gradient: the caller's, or the gradients of the parameters.
     fn written_to<'py>(&self, py: Python<'py>, out: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         match out {
             Some(out) => Ok(out.clone()),
@@ -547,7 +550,7 @@ impl PyOracle {
         }
     }
 
-    /// A flat point: memory of the parameters' dtype as it is, anything else as a copy.
+    /// A flat point: memory of the parameters' dtype without a copy, other points as a copy.
     fn point(&self, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<CallerMemory>> {
         let Some(object) = object else {
             return Ok(None);
@@ -580,7 +583,7 @@ fn loss_named(name: &str) -> PyResult<Loss> {
     }
 }
 
-/// The name of the model: a model of burtorch as it shows itself, a callable by its name or type.
+/// The name of the model: the representation of a built-in model, the name or type of a callable.
 fn name_of(model: &Bound<'_, PyAny>) -> PyResult<String> {
     if model_of(model).is_ok() {
         return Ok(model.repr()?.to_string());
@@ -589,7 +592,7 @@ fn name_of(model: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(name.unwrap_or_else(|| type_name(model)))
 }
 
-/// Refuses what only models of burtorch can do.
+/// Refuses features of built-in models.
 fn check_callable(loss: Option<Loss>, threads: usize) -> PyResult<()> {
     if loss.is_some() {
         return Err(PyValueError::new_err("loss is for the models of burtorch.nn; a callable returns its loss itself"));
@@ -602,7 +605,7 @@ fn check_callable(loss: Option<Loss>, threads: usize) -> PyResult<()> {
     Ok(())
 }
 
-/// The lanes that Python asks for.
+/// The lanes given by the argument.
 fn lanes_of(lanes: Option<&Bound<'_, PyAny>>) -> PyResult<Lanes> {
     let Some(lanes) = lanes else {
         return Ok(Lanes::Auto);

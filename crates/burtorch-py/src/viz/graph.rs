@@ -1,4 +1,4 @@
-//! Pictures of a graph, for Python; `viz` knows what is drawn.
+//! Pictures of a graph, for Python; `viz` defines their content.
 
 use burtorch_core::viz::Picture;
 use pyo3::prelude::*;
@@ -8,12 +8,12 @@ use crate::viz;
 
 #[pymethods]
 impl PyGraph {
-    /// The graph in the language of Graphviz: label, op, data, gradient and index of each node, roots, leaves and parameters
-    /// in colours of their own.
+    /// The graph in Graphviz's language: label, op, data, gradient and index of each node, with distinct colours for roots,
+    /// leaves and parameters.
     ///
     /// Args:
     ///     root: a Value, or several; their dependencies are drawn. By default the nodes that no other node reads.
-    ///     max_nodes: boxes drawn at most; the others are one box with their count. Blocks and long runs are one box each.
+    ///     max_nodes: the most boxes; the other nodes are one box with their count. Blocks and long runs are one box each.
     ///
     /// Example:
     ///     >>> import burtorch as bt
@@ -26,15 +26,15 @@ impl PyGraph {
         viz::written(slf.py(), &viz::picture(slf, root, max_nodes, false)?, Picture::to_dot)
     }
 
-    /// The graph as an SVG image, laid out here: no other program is needed. Arguments as for to_dot.
+    /// The graph as an SVG image; no other program is needed. Arguments as for to_dot.
     #[pyo3(signature = (root=None, max_nodes=150))]
     fn to_svg(slf: &Bound<'_, Self>, root: Option<&Bound<'_, PyAny>>, max_nodes: usize) -> PyResult<String> {
         slf.get().settle(slf.py())?;
         viz::written(slf.py(), &viz::picture(slf, root, max_nodes, false)?, Picture::to_svg)
     }
 
-    /// The graph as one HTML page without links to anything else: a click on a box shows value, gradient, formula and the
-    /// time of one evaluation, measured now. Other arguments as for to_dot.
+    /// The graph as one self-contained HTML page: a click on a box shows value, gradient, formula and the measured
+    /// time of one evaluation. Other arguments as for to_dot.
     #[pyo3(signature = (root=None, max_nodes=150, title="burtorch graph"))]
     fn to_html(
         slf: &Bound<'_, Self>,
@@ -46,12 +46,12 @@ impl PyGraph {
         viz::written(slf.py(), &viz::picture(slf, root, max_nodes, true)?, |picture| picture.to_html(title))
     }
 
-    /// The picture that notebooks show.
+    /// The picture for notebooks.
     fn _repr_svg_(slf: &Bound<'_, Self>) -> PyResult<String> {
         Self::to_svg(slf, None, 150)
     }
 
-    /// The picture that notebooks show, in a frame that scrolls.
+    /// The picture for notebooks, in a scrolling frame.
     fn _repr_html_(slf: &Bound<'_, Self>) -> PyResult<String> {
         Ok(format!("<div style=\"overflow:auto\">{}</div>", Self::to_svg(slf, None, 150)?))
     }

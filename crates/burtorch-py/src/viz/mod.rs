@@ -16,18 +16,18 @@ use crate::graph::{LONG, PyGraph};
 use crate::node::of_graph::node_of;
 use crate::node::value;
 
-/// Sinks drawn at most where no root is given.
+/// The most sinks to draw if no root is given.
 const MOST_ROOTS: usize = 64;
 
-/// The roots that an argument means: a Value, several, or all that nothing reads.
+/// The roots given by an argument: a Value, several, or all nodes that no other node reads.
 fn roots(graph: &Bound<'_, PyGraph>, root: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<NodeId>> {
     let py = graph.py();
     let Some(root) = root.filter(|root| !root.is_none()) else {
         let mut sinks = graph.get().at_length(py, |n| n > LONG, |graph| graph.sinks())?;
-        // The last ones are what the graph was built for.
+        // The last ones are the most likely results.
         return Ok(sinks.split_off(sinks.len().saturating_sub(MOST_ROOTS)));
     };
-    // SAFETY: a living object under the interpreter lock.
+    // SAFETY: a living object under the GIL.
     if unsafe { value::is_value(root.as_ptr()) } {
         return Ok(vec![node_of(py, graph, root)?]);
     }
@@ -39,7 +39,7 @@ fn roots(graph: &Bound<'_, PyGraph>, root: Option<&Bound<'_, PyAny>>) -> PyResul
     values.iter().map(|value| node_of(py, graph, value)).collect()
 }
 
-/// The picture for `root`, with times where they are asked for.
+/// The picture for `root`, optionally with times.
 pub fn picture(
     graph: &Bound<'_, PyGraph>,
     root: Option<&Bound<'_, PyAny>>,
@@ -53,13 +53,13 @@ pub fn picture(
     }
     let roots = roots(graph, root)?;
     let options = Options { max_parts: max_nodes };
-    // Many boxes, or a long way down to few, take their time.
+    // Many boxes, or a large graph above few, take time.
     graph.get().released(py, |graph, parameters| {
         with_values(py, parameters, |params| asked(|| graph.picture(&roots, params, &options, timed)))?.or_raise(py)
     })
 }
 
-/// A picture written in some form, while other threads of Python may run.
+/// A picture in one of the formats, written while other Python threads may run.
 pub fn written(
     py: Python<'_>,
     picture: &Picture,
@@ -68,7 +68,7 @@ pub fn written(
     py.detach(|| asked(|| write(picture))).or_raise(py)
 }
 
-/// A script that draws numbers, given by rows, as a heat map.
+/// A script that draws rows of numbers as a heat map.
 #[pyfunction]
 fn _heat_map_script(rows: Vec<Vec<f64>>, labels: Vec<String>) -> PyResult<String> {
     let columns = rows.first().map_or(0, Vec::len);
