@@ -26,7 +26,7 @@ measured against float128 at 64 special values per argument and 20,000 random po
 against 300-bit results at random points, float16 and bfloat16 at every fifth argument (binary ops at 118,000 pairs): these are the
 float32 result, rounded once, and partials read the rounded value. Lanes have the bits of plain numbers. No point of float32 and
 float64 is exempt from the bounds, including subnormal inputs and results. (An adjoint other than 1 multiplies a partial and rounds
-once more.) A bound "of 0.5" measures results below 1/2, which lie near a zero, in units in the last place of 1/2.
+once more.) A bound \"of 0.5\" measures results below 1/2, which lie near a zero, in units in the last place of 1/2.
 
 ## Elementwise
 

@@ -7,25 +7,25 @@ pub const FUNCTION: &CStr =
     c"Function(body, *, dtype=\"float64\", optimize=\"exact\", max_paths=64, max_variants=16, max_nodes=10000000, audit=True)
 --
 
-A traced function: the body runs once, on Values, Vectors or Arrays, and is replayed in Rust from then on. Made by bt.function.
+A traced function: the body runs once, on Values, Vectors or Arrays, and is then replayed in Rust. Made by bt.function.
 
 Args:
-    body: a Python function of numbers, arrays, and lists, tuples and dicts of them. What it does besides computing
-        (printing, counting) happens while it is traced and not again. Keyword arguments are static: each value is
-        traced apart.
-    dtype: \"float64\" or \"float32\", of everything computed.
+    body: a Python function of numbers, arrays, and lists, tuples and dicts of them. Its side effects
+        (printing, counting) happen only during tracing. Keyword arguments are static: each value is
+        traced separately.
+    dtype: \"float64\" or \"float32\", the dtype of all computations.
     optimize: \"exact\" keeps every bit of values and gradients; \"fast\" computes equal operations once and sums in
         another order, within 2 (n-1) u sum |terms| for a sum of n terms.
-    max_paths: ways through the body that are kept, by what its comparisons answered.
-    max_variants: shapes of arguments and static arguments that are kept.
-    max_nodes: operations that a trace may take.
-    audit: whether the body is traced again from time to time, and compared, where it reads what cannot be watched.
+    max_paths: the most paths through the body to keep, one per combination of outcomes of its comparisons.
+    max_variants: the most combinations of argument shapes and static arguments to keep.
+    max_nodes: the most operations of a trace.
+    audit: whether the body is traced again from time to time, and compared, if it reads sources that cannot be watched.
 
 Raises:
-    TraceError: the body takes a traced Value for a plain number, keeps it, or is too large, with the line; or an
-        argument is no number, array, list, tuple or dict of numbers, with its place. It is a TypeError.
+    TraceError: the body uses a traced Value as a plain number, keeps it, or is too large, with the line; or an
+        argument is not a number, array, list, tuple or dict of numbers, with its position. It is a TypeError.
 
-The first call costs about a microsecond per operation; later ones about a nanosecond, plus 0.1 us for the call.
+The first call costs about a microsecond per operation; later ones about a nanosecond, plus 0.1 us per call.
 
 Example:
     >>> import burtorch as bt
@@ -44,16 +44,16 @@ The value and its gradient, a new object each time: shaped like the argument, or
 
 Args:
     args: numbers, arrays, and lists, tuples and dicts of them.
-    argnums: the place of an argument, or several, to return gradients of; all by default. No more is computed than these need.
-    wanted: a range, ascending indices or a mask over the numbers of all arguments, one after another, in place of argnums:
-        their partials come in a new NumPy array. With arrays what arguments without such a number need is left out.
-    out: arrays of floats of the gradients' shapes, in their containers, to write them to; what is returned holds these.
+    argnums: the position of an argument, or several, to differentiate by; by default all. Only what these need is computed.
+    wanted: instead of argnums, a range, ascending indices or a mask over the concatenated numbers of all arguments:
+        their partials are returned in a new NumPy array. With arrays, gradients of arguments without a wanted number are skipped.
+    out: float arrays of the gradients' shapes, in their containers, to write to; they are returned.
     static: keyword arguments of the function.
 
 Raises:
     TraceError: the function does not return one Value.
 
-One pass forward and one backward: about three to four times the value alone.
+One forward and one backward pass: about three to four times the cost of the value alone.
 
 Example:
     >>> import burtorch as bt
@@ -66,7 +66,7 @@ Example:
 pub const GRAD: &CStr = c"grad($self, /, *args, argnums=None, wanted=None, out=None, **static)
 --
 
-The gradient alone; see value_and_grad(), also for out=.
+The gradient alone; arguments as for value_and_grad().
 
 Example:
     >>> import burtorch as bt
@@ -78,18 +78,18 @@ Example:
 pub const BIND: &CStr = c"bind($self, x, grad=None, /)
 --
 
-A call without conversions: it reads its arguments from x, writes the gradient to grad, and returns the value.
+A call without conversions, which reads its arguments from x, writes the gradient to grad, and returns the value.
 
 Args:
-    x: a contiguous array of float64 in one dimension: the one array argument of the function, or one number for each
+    x: a contiguous one-dimensional float64 array: the one array argument of the function, or one number for each
         of its arguments. It is kept alive, and read at every call.
-    grad: likewise, to be written; None for values only.
+    grad: an array of the same kind to write to; None for values only.
 
 Returns:
-    A BoundFunction; calling it takes no arguments and allocates nothing but the float it returns.
+    A BoundFunction; its calls take no arguments and allocate only the returned float.
 
 Raises:
-    TypeError, ValueError: the arrays are not such.
+    TypeError, ValueError: unsuitable arrays.
 
 Example:
     >>> import array
@@ -105,7 +105,7 @@ Example:
 pub const TRACE: &CStr = c"trace($self, /, *args, **static)
 --
 
-Trace the function at these arguments if that has not been done; returns the function.
+Trace the function at these arguments, unless a trace exists; returns the function.
 
 Example:
     >>> import burtorch as bt
@@ -118,8 +118,8 @@ Example:
 pub const STATS: &CStr = c"stats($self, /)
 --
 
-Counts, as a dict: traces made, variants and paths kept, paths and variants dropped, replays that a guard stopped,
-times that a changed constant made all traces void, bytes in use.
+Counts, as a dict: traces made, variants and paths kept, paths and variants dropped, replays stopped by a guard,
+invalidations of all traces by a changed constant, bytes in use.
 
 Example:
     >>> import burtorch as bt
@@ -132,7 +132,7 @@ Example:
 pub const FORGET: &CStr = c"forget($self, /)
 --
 
-Drop all traces; the next call traces again. For a body that depends on what is not watched, such as attributes that a class
+Drop all traces; the next call traces again. For a body that depends on unwatched sources, such as attributes that a class
 computes.
 
 Example:
@@ -149,13 +149,13 @@ pub const AUDIT: &CStr = c"audit($self, /)
 
 Trace the body again at the arguments of each trace, and compare constants and structure.
 
-Where something is different all traces are replaced, and a StaleFunctionWarning says what has changed.
+If there is a difference, all traces are replaced, and a StaleFunctionWarning says what has changed.
 
 Returns:
     True if every trace was right.
 
 Raises:
-    TraceError: the body was seen to read files, draw random numbers, write, or change what it reads.
+    TraceError: the body reads files, draws random numbers, writes, or changes its own inputs.
 
 Example:
     >>> import burtorch as bt
@@ -187,7 +187,7 @@ pub const JVP: &CStr = c"jvp($self, /, *args_then_direction, **static)
 The result, and its derivative along a direction.
 
 Args:
-    args_then_direction: the arguments, then as many of the same shapes: the direction.
+    args_then_direction: the arguments, then the direction, with the same number and shapes.
 
 About twice to two and a half times the cost of the value.
 
@@ -201,7 +201,7 @@ Example:
 pub const HVP: &CStr = c"hvp($self, /, *args_then_direction, **static)
 --
 
-The Hessian times a direction, shaped like the arguments: f.hvp(x, v), as scipy.optimize takes it for hessp=.
+The Hessian times a direction, shaped like the arguments: f.hvp(x, v), as scipy.optimize expects for hessp=.
 
 Forward over reverse: about twice the cost of a gradient, whatever the number of arguments.
 
@@ -215,9 +215,9 @@ Example:
 pub const HESSIAN: &CStr = c"hessian($self, /, *args, argnums=None, out=None, **static)
 --
 
-The dense Hessian, a NumPy array with a row and a column for each number in the arguments, in order.
+The dense Hessian, a NumPy array with one row and column per number in the arguments, in order.
 
-With argnums, the Hessian by those arguments, in the shapes that bt.hessian gives.
+With argnums, the Hessian by those arguments, in the shapes of bt.hessian.
 
 Forward over reverse on eight columns at a time. out: an array, or arrays in the containers of the result, to write to.
 
@@ -231,12 +231,12 @@ Example:
 pub const JACOBIAN: &CStr = c"jacobian($self, /, *args, argnums=None, out=None, **static)
 --
 
-The Jacobian, a NumPy array with a row for each number returned and a column for each number in the arguments, in
-order; one row without an axis for a function that returns one Value. Of a function that is traced with Arrays: an array of the
-result's shape and then the argument's, for each result and each argument, in their containers. With argnums, by those arguments, in the
-shapes that `bt.jacobian` gives.
+The Jacobian, a NumPy array with one row per returned number and one column per number in the arguments, in
+order; a single row without that axis for a function that returns one Value. For a function traced with Arrays, an array of the
+result's shape followed by the argument's, for each result and each argument, in their containers. With argnums, by those
+arguments, in the shapes of `bt.jacobian`.
 
-Eight columns, or eight rows, at a time: whichever costs less. out: an array, or arrays in the containers of the result.
+Eight columns, or eight rows, at a time, whichever is cheaper. out: an array, or arrays in the containers of the result.
 
 Example:
     >>> import burtorch as bt
@@ -248,22 +248,22 @@ Example:
 pub const HESSIAN_SPARSITY: &CStr = c"hessian_sparsity($self, /, *args, **static)
 --
 
-Which second derivatives can differ from zero, as a scipy.sparse matrix of ones; found by propagation, not by values.
+The second derivatives that can differ from zero, as a scipy.sparse matrix of ones, found by propagation.
 ";
 
 /// See the name.
 pub const JACOBIAN_SPARSITY: &CStr = c"jacobian_sparsity($self, /, *args, **static)
 --
 
-Which results depend on which arguments, as a scipy.sparse matrix of ones; found by propagation, not by values.
+The dependencies of results on arguments, as a scipy.sparse matrix of ones, found by propagation.
 ";
 
 /// See the name.
 pub const SPARSE_HESSIAN: &CStr = c"sparse_hessian($self, /, *args, out=None, **static)
 --
 
-The Hessian as a scipy.sparse matrix, from as many directions as colouring its columns needs. out: a matrix with this pattern, as
-an earlier call gave it, whose entries are replaced.
+The Hessian as a scipy.sparse matrix, computed from the directions of a column colouring. out: a matrix with this pattern from
+an earlier call, whose entries are replaced.
 
 Raises:
     ImportError: SciPy is not installed.
@@ -273,7 +273,7 @@ Raises:
 pub const SPARSE_JACOBIAN: &CStr = c"sparse_jacobian($self, /, *args, out=None, **static)
 --
 
-The Jacobian as a scipy.sparse matrix, from as many directions as colouring its columns needs. out: as of sparse_hessian().
+The Jacobian as a scipy.sparse matrix, computed from the directions of a column colouring. out: as for sparse_hessian().
 
 Raises:
     ImportError: SciPy is not installed.
@@ -283,18 +283,18 @@ Raises:
 pub const MAP: &CStr = c"map($self, /, *arrays, threads=1, out=None, stop=None, deadline=None, **static)
 --
 
-The value on every row, in vector lanes, without the interpreter lock.
+The value on every row, in vector lanes, without the GIL.
 
 Args:
     arrays: one array per argument, whose first axis counts rows; or one array of two dimensions whose rows are the
         arguments. Any float or integer type, any strides.
-    threads: how many threads share the rows; results do not depend on it.
+    threads: the number of threads that share the rows; results do not depend on it.
     out: an array of floats for the results.
-    stop, deadline: a Stop, and seconds from now: once it is set or they have passed the call ends with a StoppedError. Rows of
-        out may be written then.
+    stop, deadline: a Stop, and seconds from now: when it is set or they have passed, the call ends with a StoppedError. Some rows
+        of out may have been written.
 
 Returns:
-    One number per row (a row of numbers where the function returns several), of the arguments' float type.
+    One number per row (a row of numbers if the function returns several), of the arguments' float type.
 
 A few nanoseconds per row for ten to thirty operations.
 
@@ -328,41 +328,41 @@ Example:
 pub const REDUCE: &CStr = c"__reduce__($self, /)
 --
 
-Functions are pickled as their traces: what is unpickled has no body.
+Functions are pickled as their traces; an unpickled function has no body.
 ";
 
 /// See the name.
 pub const SAVE: &CStr = c"save($self, path, /)
 --
 
-Write the traces for the shape of arguments used last to a file, whole or not at all; bt.load_function() reads it.
+Write the traces for the last shape of arguments to a file, completely or not at all; bt.load_function() reads it.
 
 Args:
-    path: the file, made or replaced.
+    path: the file to create or replace.
 
 Raises:
     TraceError: nothing has been traced.
-    TypeError: an argument or a result is a named tuple, whose class a file does not hold.
+    TypeError: an argument or a result is a named tuple, whose class cannot be saved.
     OSError: the file cannot be written.
 
-The file holds programs and shapes, the Parameters that they read, no code, and a checksum.
+The file contains programs and shapes, the Parameters that they read and a checksum, but no code.
 ";
 
 /// See the name.
 pub const PROGRAM: &CStr = c"The Program of the path used last.";
 
 /// See the name.
-pub const BOUND: &CStr = c"A function on arrays that it was bound to; made by Function.bind().";
+pub const BOUND: &CStr = c"A function bound to arrays; made by Function.bind().";
 
 /// See the name.
 pub const VALUE_AND_PARAM_GRAD: &CStr = c"value_and_param_grad($self, /, *args, **static)
 --
 
 The value, and its gradient by all Parameters that the function reads: a FlatArray over `params.grads`, which the next call
-overwrites, as that of an Oracle; a tuple of them where the function reads several Parameters.
+overwrites, as with an Oracle; a tuple of them if the function reads several Parameters.
 
-The function is traced with arrays. It reads Parameters and tensors of them by reference: their numbers are read at each
-call. Gradients of frozen numbers are left as they are.
+The function is traced with arrays. It reads Parameters and their tensors by reference: their numbers are read at each
+call. Gradients of frozen numbers do not change.
 
 Args:
     args: numbers, arrays, tensors, and lists, tuples and dicts of them.
@@ -371,7 +371,7 @@ Args:
 Raises:
     TraceError: the function does not return one float, or reads no Parameters.
 
-Inside of another function that is traced with arrays the gradients are Arrays, and `params.grads` stays as it is.
+Inside another function traced with arrays the gradients are Arrays, and `params.grads` does not change.
 
 Example:
     >>> import burtorch as bt
