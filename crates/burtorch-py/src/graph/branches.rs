@@ -1,8 +1,8 @@
-//! Branches for Python: graphs that several threads build beside a frozen one. How they end is in `node/joining`, what they read
-//! in `node/branch_reads`.
+//! Branches for Python: graphs that several threads build beside a frozen one. `node/joining` ends them, `node/branch_reads`
+//! reads frozen nodes.
 //!
-//! Promises: while branches are open their graph only reads. A graph with open branches is marked busy, so that building on any
-//! other graph asks nothing more than before; what is asked then is here.
+//! Promises: while branches are open their graph is read-only. A graph with open branches is marked busy, so that building on any
+//! other graph needs no extra check; the checks for busy graphs are here.
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
@@ -18,22 +18,22 @@ use burtorch_core::{Error, Imports};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// What a graph has to do with branches: being one, or having some.
+/// The branch state of a graph: whether it is a branch, or has branches.
 #[derive(Default)]
 pub struct Branching {
-    /// The branches that are open, by number: this graph is frozen while there are any.
+    /// The open branches, by number: this graph is frozen while there are any.
     pub open: Vec<Py<PyGraph>>,
-    /// Branches that were joined last, by number: their memory is for the next ones, and so are unused objects.
+    /// The last joined branches, by number: their memory and unused objects are for the next ones.
     pub joined: Vec<Py<PyGraph>>,
     /// Of an open branch: the graph it reads, its number there.
     pub trunk: Option<(Py<PyGraph>, usize)>,
-    /// Of a branch that is not open any more: what became of it.
+    /// Of a closed branch: how it ended.
     pub ended: Option<&'static str>,
-    /// Which frozen nodes have proxies here.
+    /// The frozen nodes that have proxies here.
     pub imports: Imports,
     /// Addresses of the Vectors of an open branch.
     pub vectors: HashSet<usize>,
-    /// Who is in a `with` block of an open branch.
+    /// The thread in a `with` block of an open branch.
     pub entered: Option<(ThreadId, usize)>,
 }
 
@@ -46,14 +46,14 @@ impl HoldsObjects for Branching {
 }
 
 impl Branching {
-    /// Whether this is an open branch that no thread has entered: as one that has branches, it is marked busy.
+    /// Whether this is an open branch that no thread has entered: like a graph with branches, it is marked busy.
     fn is_shut(&self) -> bool {
         self.trunk.is_some() && self.entered.is_none()
     }
 }
 
 impl Cell {
-    /// Whether branches are open, or this is a branch that no thread has entered: nodes may be read and nothing else.
+    /// Whether branches are open, or this is a branch that no thread has entered: nodes may only be read.
     pub fn is_frozen(&self) -> bool {
         !self.is_away && self.branching.as_ref().is_some_and(|b| !b.open.is_empty() || b.is_shut())
     }
@@ -68,12 +68,12 @@ impl Cell {
         self.branching.as_ref().is_some_and(|b| b.trunk.is_some())
     }
 
-    /// The graph that this one, an open branch, grows from.
+    /// The parent graph of this open branch.
     pub fn trunk<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyGraph>> {
         self.branching.as_ref()?.trunk.as_ref().map(|(graph, _)| graph.bind(py).clone())
     }
 
-    /// Why a busy graph refuses.
+    /// The reason why a busy graph refuses.
     pub fn refusal(&self, py: Python<'_>) -> PyErr {
         if let Some(trace) = &self.trace {
             return crate::graph::trace::refusal(py, trace);
@@ -101,7 +101,7 @@ impl Cell {
         derived(py, "BusyError", message)
     }
 
-    /// Refuses what a branch, which only builds, does not do.
+    /// Refuses an operation that branches, which only build, do not support.
     pub fn not_in_a_branch(&self, py: Python<'_>, what: &str) -> PyResult<()> {
         if self.is_branch() {
             let message = format!("{what} is not for a branch, which only builds; join its graph first");
@@ -114,7 +114,7 @@ impl Cell {
 /// The cell of a graph, whatever its state.
 ///
 /// # Safety
-/// The interpreter lock is held; no other reference into the cell is in use.
+/// The GIL is held; no other reference into the cell is in use.
 pub unsafe fn cell_of<'a>(graph: &Bound<'_, PyGraph>) -> &'a mut Cell {
     // SAFETY: by the contract of this function.
     unsafe { PyGraph::cell_of_object(graph.as_ptr()) }
@@ -140,12 +140,12 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
     })?;
     let mut branches = Vec::new();
     branches.try_reserve_exact(n).map_err(|_| no_memory(n)).or_raise(py)?;
-    // Each branch gets the memory that its number had.
+    // Each branch gets the memory of its number's last branch.
     for branch in kept.into_iter().take(n) {
         let branch = branch.into_bound(py);
-        // SAFETY: under the interpreter lock, for this statement.
+        // SAFETY: under the GIL, for this statement.
         let its_own = unsafe { cell_of(&branch) }.branching.as_mut().map(|own| std::mem::take(&mut own.joined));
-        // Objects that go may run Python code, so they go while no cell is in use, and before it is asked who has the branch.
+        // Dropped objects may run Python code, so they are dropped while no cell is in use, and before branch ownership is checked.
         drop(its_own);
         branches.push(if is_forgotten(&branch) { branch } else { take_over(&branch, kind)? });
     }
@@ -155,11 +155,11 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
     for own in others {
         branches.push(Bound::new(py, PyGraph::around(own, false))?);
     }
-    // Making objects may run Python code, so the graph is asked again.
+    // Making objects may run Python code, so the graph is checked again.
     graph.get().with(py, |cell| {
-        // SAFETY: nobody else knows the branches yet.
+        // SAFETY: the branches are not shared yet.
         let mut cells: Vec<&mut Cell> = branches.iter().map(|branch| unsafe { cell_of(branch) }).collect();
-        // All memory first.
+        // All allocations first.
         let open = branches.iter().map(|b| b.clone().unbind()).collect();
         branching(cell);
         for own in &mut cells {
@@ -178,15 +178,15 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
     Ok(branches)
 }
 
-/// Branches of branches of ...: more than anybody needs, and few enough to go through them by recursion.
+/// The largest depth of nested branches: more than needed, and small enough for recursion.
 const DEEPEST: usize = 100;
 
-/// How many graphs the one of this cell grows from.
+/// The number of ancestors of the graph in this cell.
 fn depth(cell: &Cell, py: Python<'_>) -> usize {
     let (mut n, mut at) = (0, cell.trunk(py));
     while let Some(graph) = at {
         n += 1;
-        // SAFETY: under the interpreter lock, for this statement; a graph that another one grows from is not that of `cell`.
+        // SAFETY: under the GIL, for this statement; an ancestor is not the graph of `cell`.
         at = unsafe { cell_of(&graph) }.trunk(py);
     }
     n
@@ -196,7 +196,7 @@ fn no_memory(n: usize) -> Error {
     Error::OutOfMemory { bytes: n.saturating_mul(size_of::<PyGraph>()), what: "branches" }
 }
 
-/// Has graphs be branches of another one, of the same type.
+/// Makes graphs branches of another graph of the same type.
 fn renew(graph: &mut AnyGraph, cells: &mut [&mut Cell]) {
     let mut graphs: Vec<&mut dyn ErasedGraph> = cells.iter_mut().map(|cell| &mut *cell.graph).collect();
     graph.renew(&mut graphs);
@@ -205,14 +205,14 @@ fn renew(graph: &mut AnyGraph, cells: &mut [&mut Cell]) {
 /// Bytes that joined branches of a graph have reserved for the next ones.
 pub fn kept_for_branches(py: Python<'_>, cell: &Cell) -> usize {
     let joined = cell.branching.iter().flat_map(|branching| &branching.joined);
-    // SAFETY: under the interpreter lock; a joined branch is another graph, which no call is at work on.
+    // SAFETY: under the GIL; a joined branch is another graph, which no call is using.
     let reserved = |own: &Py<PyGraph>| unsafe { cell_of(own.bind(py)) }.graph.memory().reserved;
     joined.map(reserved).sum()
 }
 
 /// A new branch in the memory of a joined one whose object is still in use.
 fn take_over<'py>(joined: &Bound<'py, PyGraph>, kind: ScalarType) -> PyResult<Bound<'py, PyGraph>> {
-    // SAFETY: under the interpreter lock, for this statement; a joined branch is busy, so no call is at work on it.
+    // SAFETY: under the GIL, for this statement; a joined branch is busy, so no call is using it.
     let own = std::mem::replace(&mut unsafe { cell_of(joined) }.graph, AnyGraph::growing(kind));
     Bound::new(joined.py(), PyGraph::around(own, false))
 }
@@ -222,7 +222,7 @@ fn take_over<'py>(joined: &Bound<'py, PyGraph>, kind: ScalarType) -> PyResult<Bo
 fn is_forgotten(joined: &Bound<'_, PyGraph>) -> bool {
     use pyo3::ffi::{Py_REFCNT, PyObject};
 
-    // SAFETY: a living object, under the interpreter lock; the offset is that of a pointer in objects of the type, if there
+    // SAFETY: a living object, under the GIL; the offset is that of a pointer in objects of the type, if there
     // are weak references to these.
     unsafe {
         let at = (*joined.get_type_ptr()).tp_weaklistoffset;
@@ -231,20 +231,20 @@ fn is_forgotten(joined: &Bound<'_, PyGraph>) -> bool {
     }
 }
 
-/// Without an interpreter lock this is not known.
+/// Without a GIL this is unknown.
 #[cfg(Py_GIL_DISABLED)]
 fn is_forgotten(_joined: &Bound<'_, PyGraph>) -> bool {
     false
 }
 
-/// Lets the thread into a `with` block, if the graph is an open branch: one thread at a time.
+/// Admits the thread to a `with` block, if the graph is an open branch: one thread at a time.
 pub fn enter(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     // SAFETY: a living graph.
     unsafe { locked_graph(graph.as_ptr(), || enter_locked(graph)) }
 }
 
 fn enter_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
-    // SAFETY: under the interpreter lock, for this call.
+    // SAFETY: under the GIL, for this call.
     let cell = unsafe { cell_of(graph) };
     if let Some(end) = cell.branching.as_ref().and_then(|b| b.ended) {
         let message = format!("this branch was {end}; build on its graph, or on new branches of it");
@@ -266,7 +266,7 @@ fn enter_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
         }
         None => {
             with_trunk(graph, |above, own| {
-                // Where the interpreter has no lock, the branch may have ended while this thread waited for its graph.
+                // Without a GIL, the branch may have ended while this thread waited for its graph.
                 if branching(own).trunk.is_some() {
                     branching(own).entered = Some((me, 1));
                     own.set_busy_if_frozen();
@@ -278,14 +278,14 @@ fn enter_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     }
 }
 
-/// Ends a `with` block; after an exception the nodes of the branch are gone.
+/// Ends a `with` block; after an exception the nodes of the branch are removed.
 pub fn leave(graph: &Bound<'_, PyGraph>, failed: bool) {
     // SAFETY: a living graph.
     unsafe { locked_graph(graph.as_ptr(), || leave_locked(graph, failed)) }
 }
 
 fn leave_locked(graph: &Bound<'_, PyGraph>, failed: bool) {
-    // SAFETY: under the interpreter lock, for this call.
+    // SAFETY: under the GIL, for this call.
     let cell = unsafe { cell_of(graph) };
     if !cell.is_branch() {
         return;
@@ -299,9 +299,9 @@ fn leave_locked(graph: &Bound<'_, PyGraph>, failed: bool) {
     let entered = &mut branching(cell).entered;
     *entered = entered.take().filter(|(_, depth)| *depth > 1).map(|(thread, depth)| (thread, depth - 1));
     if entered.is_none() {
-        // Where another thread is at work on the graph, its temporaries are with it.
+        // If another thread uses the graph, its temporaries are with it.
         if !cell.is_away {
-            // From now on it is only read.
+            // It is read-only from now on.
             if cell.n_unevaluated > 0 {
                 cell.settle_all();
             }
@@ -311,14 +311,14 @@ fn leave_locked(graph: &Bound<'_, PyGraph>, failed: bool) {
     }
 }
 
-/// Has a graph lend temporaries to its branch, or take them back.
+/// Moves a graph's free temporaries to its branch, or back.
 fn lend(above: &mut Cell, own: &mut Cell, lends: bool) {
     above.graph.lend_temporaries(&mut *own.graph, lends);
 }
 
 /// Calls `f` with the cells of the graph of an open branch, and of the branch.
 fn with_trunk(branch: &Bound<'_, PyGraph>, f: impl FnOnce(&mut Cell, &mut Cell)) {
-    // SAFETY: under the interpreter lock, for this call; the graph, which is frozen, is another than the branch.
+    // SAFETY: under the GIL, for this call; the graph, which is frozen, is not the branch.
     let own = unsafe { cell_of(branch) };
     let Some(trunk) = own.trunk(branch.py()) else { return };
     // SAFETY: a living graph; as above.
@@ -327,14 +327,14 @@ fn with_trunk(branch: &Bound<'_, PyGraph>, f: impl FnOnce(&mut Cell, &mut Cell))
 
 /// Remembers the address of a Vector of an open branch, so that joining finds it.
 pub fn remember(owner: &Bound<'_, PyGraph>, vector: usize) {
-    // SAFETY: under the interpreter lock, for this call.
+    // SAFETY: under the GIL, for this call.
     let cell = unsafe { cell_of(owner) };
     if cell.is_branch() {
         branching(cell).vectors.insert(vector);
     }
 }
 
-/// Forgets a Vector that goes.
+/// Forgets a dropped Vector.
 pub fn forget(cell: &mut Cell, vector: usize) {
     if let Some(branching) = &mut cell.branching {
         branching.vectors.remove(&vector);

@@ -1,7 +1,7 @@
-//! What is known of some nodes of a graph, by node: it follows rewinds and renumbering.
+//! A map from nodes of a graph to data, which follows rewinds and renumbering.
 //!
-//! Promises: where memory is refused, nothing has changed; following a compaction needs no memory that was not there before
-//! it. Following a rewind or a compaction costs no more than the nodes that these are about.
+//! Promises: a refused allocation changes nothing; following a compaction needs no new memory. Following a rewind or a
+//! compaction costs no more than the affected nodes.
 
 use std::collections::HashMap;
 
@@ -23,40 +23,40 @@ impl<T> Default for ByNode<T> {
     }
 }
 
-/// The nodes from some line on, and room to give what is known of them to others.
+/// The nodes from some line on, and memory for renumbering their data.
 pub struct Young<T> {
     nodes: Vec<u32>,
     moved: Vec<(u32, T)>,
 }
 
 impl<T> ByNode<T> {
-    /// How many nodes something is known of.
+    /// The number of nodes with data.
     pub fn len(&self) -> usize {
         self.of.len()
     }
 
-    /// All that is known.
+    /// All entries.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.of.values()
     }
 
-    /// What is known of a node.
+    /// The data of a node.
     pub fn get(&self, node: u32) -> Option<&T> {
         self.of.get(&node)
     }
 
-    /// Remembers something of a node.
+    /// Sets the data of a node.
     pub fn insert(&mut self, node: u32, what: T) {
         self.of.insert(node, what);
         self.end = self.end.max(node.saturating_add(1));
     }
 
-    /// Forgets what does not pass.
+    /// Removes entries that do not pass a test.
     pub fn retain(&mut self, mut passes: impl FnMut(&T) -> bool) {
         self.of.retain(|_, what| passes(what));
     }
 
-    /// Forgets nodes from `len` on.
+    /// Removes entries of nodes from `len` on.
     pub fn truncate(&mut self, len: u32) {
         if self.end <= len {
             return;
@@ -84,7 +84,7 @@ impl<T> ByNode<T> {
         Ok(Young { nodes, moved })
     }
 
-    /// Gives what is known of these nodes to their new numbers, and forgets those that have none.
+    /// Moves the data of these nodes to their new numbers, and removes data of removed nodes.
     pub fn rename(&mut self, Young { nodes, mut moved }: Young<T>, new: impl Fn(u32) -> Option<u32>) {
         for node in nodes {
             if let (Some(what), Some(node)) = (self.of.remove(&node), new(node)) {

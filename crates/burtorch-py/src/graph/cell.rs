@@ -1,8 +1,8 @@
-//! What a Python `Graph` holds: a core graph of some dtype, its live handles, marks and names, and whether it is in use.
+//! The state of a Python `Graph`: a core graph of some dtype, its live handles, marks and names, and whether it is in use.
 //!
-//! Promises: the graph's quick path is open exactly while it is not in use, or in use for a trace, and has nothing to
-//! reclaim, so that an operator asks one question. Guarded by the interpreter lock; while a call has released the lock the cell is busy and refuses
-//! others. Reclaim itself is `reclaim`.
+//! Promises: the graph's fast path is open exactly while it is not in use, or in use for a trace, and has nothing to
+//! reclaim, so an operator makes one check. Guarded by the GIL; while a call has released the GIL the cell is busy and refuses
+//! others. `reclaim` implements reclaim.
 
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
@@ -21,15 +21,15 @@ use crate::graph::handle::{Handle, LiveHandles};
 use crate::graph::objects::Objects;
 use crate::graph::reclaim::Generations;
 
-/// A graph of one of the dtypes that Python can name. The two that operators build on at once are there as they are; all else
-/// that can be done with a graph goes through [`ErasedGraph`], which the core has compiled for every type.
+/// A graph of one of Python's dtypes. The two with fast operators are stored directly; all other operations on a graph use
+/// [`ErasedGraph`], which the core compiles for every type.
 #[derive(Debug)]
 pub enum AnyGraph {
     /// float64
     F64(Graph<'static, f64>),
     /// float32
     F32(Graph<'static, f32>),
-    /// Another one.
+    /// Another type.
     Other(Box<dyn ErasedGraph>),
 }
 
@@ -39,7 +39,7 @@ impl AnyGraph {
         make_graph(of, room).map(Self::from)
     }
 
-    /// The same, where the type is one that there are graphs of: it grows as needed.
+    /// The same, if graphs of the type exist: it grows as needed.
     pub fn growing(of: ScalarType) -> Self {
         Self::make(of, Room::Growing).unwrap_or_else(|_| AnyGraph::F64(Graph::new()))
     }
@@ -117,7 +117,7 @@ impl DerefMut for AnyGraph {
     }
 }
 
-/// Marks by their number. Every rewind looks one up: numbers of our own need no hash that withstands an attack.
+/// Marks by their number. Every rewind looks one up; internal numbers need no hash that resists attacks.
 pub type Marks = FxHashMap<u64, Mark>;
 
 /// See the module.
@@ -129,23 +129,22 @@ pub struct Cell {
     /// Marks that are alive, by their number.
     pub marks: Marks,
     next_mark: u64,
-    /// Identities of nodes whose hash was asked for: stable when nodes are renumbered.
+    /// Identities of hashed nodes, which are stable under renumbering.
     pub serials: ByNode<u64>,
     next_serial: u64,
-    /// Which object stands for a node.
+    /// The object of each node.
     pub objects: Objects,
-    /// Reclaim when there are more nodes than this.
+    /// Reclaim above this number of nodes.
     limit: u32,
     /// The generations of nodes and handles.
     pub generations: Generations,
-    /// Whether the graph is in use, which closes its quick path unless a function is traced on it.
+    /// Whether the graph is in use, which closes its fast path unless a function is traced on it.
     busy: bool,
-    /// Whether the graph is out of the cell, at work without the interpreter lock: what stands in its place is not to be
-    /// touched.
+    /// Whether the graph is out of the cell, in use without the GIL: its placeholder must not be touched.
     pub is_away: bool,
-    /// What a trace knows besides the nodes.
+    /// The state of a trace besides the nodes.
     pub trace: Option<Box<crate::graph::trace::Trace>>,
-    /// Nodes that were appended without a value since all were evaluated last.
+    /// Nodes appended without a value since the last evaluation of all nodes.
     pub n_unevaluated: usize,
     /// The parameters that nodes read.
     pub parameters: Vec<pyo3::Py<crate::params::PyParameters>>,
@@ -193,9 +192,9 @@ impl Cell {
         cell
     }
 
-    /// Makes this what a new cell around the graph would be, which is not to reclaim by itself.
+    /// Makes this equal to a new cell around the graph, without automatic reclaim.
     pub fn reset(&mut self) {
-        // All by name, so that none is forgotten.
+        // All fields by name, so that none is forgotten.
         let Cell {
             graph: _,
             handles,
@@ -228,14 +227,14 @@ impl Cell {
         self.open_quick_path();
     }
 
-    /// Whether a call has released the interpreter lock while it works on the graph; also while branches are open or a
-    /// function is traced on it (`trace` says so), and ever after.
+    /// Whether a call has released the GIL while it uses the graph; also while branches are open or a
+    /// function is traced on it (`trace` tells), and for ever after a trace.
     #[inline(always)]
     pub fn is_busy(&self) -> bool {
         self.busy
     }
 
-    /// Refuses a block op where it has no kernels: on graphs of half numbers and of float128.
+    /// Refuses a block op if it has no kernels: on graphs of half types and of float128.
     pub fn need_kernels(&self, block: &str) -> PyResult<()> {
         let found = self.graph.scalar_type();
         if matches!(found.elem, DType::Float32 | DType::Float64) {
@@ -248,8 +247,8 @@ impl Cell {
         )))
     }
 
-    /// Says whether the graph is in use. The graph itself must be in its place. While a function is traced on it operators
-    /// are what it is in use for, so that its quick path stays open; say so again when the trace is over.
+    /// Sets whether the graph is in use. The graph itself must be in its place. During a trace operators are its use,
+    /// so the fast path stays open; call this again when the trace is over.
     pub fn set_busy(&mut self, busy: bool) {
         self.busy = busy;
         self.open_quick_path();
@@ -260,7 +259,7 @@ impl Cell {
         self.limit
     }
 
-    /// Says when reclaim is due.
+    /// Sets when reclaim is due.
     pub fn set_limit(&mut self, limit: u32) {
         self.limit = limit;
         self.open_quick_path();
@@ -278,17 +277,17 @@ impl Cell {
         self.trace.as_ref().is_some_and(|trace| trace.is_active)
     }
 
-    /// Evaluates every node that has no value yet and is still there.
+    /// Evaluates every existing node without a value.
     pub fn settle_all(&mut self) {
         let Cell { graph, handles, .. } = self;
         handles.for_each(|handle| {
-            // The handle of a node that a rewind removed stays as it is, to say so when it is used.
+            // The handle of a node removed by a rewind does not change, so that its next use reports it.
             let _ = settle(graph, handle);
         });
         self.n_unevaluated = 0;
     }
 
-    /// Removes all nodes, and says so to all handles: where there is no memory to note that nodes went.
+    /// Removes all nodes and marks all handles stale, if there is no memory to record removals.
     pub fn forget_all(&mut self) {
         self.handles.for_each(Handle::kill);
         let start = self.graph.start();
@@ -302,7 +301,7 @@ impl Cell {
         self.next_mark
     }
 
-    /// A number that is the same for all handles of a node and stays while the node lives.
+    /// A number that is equal for all handles of a node and constant while the node lives.
     pub fn serial(&mut self, node: u32) -> u64 {
         if let Some(serial) = self.serials.get(node) {
             return *serial;
@@ -313,7 +312,7 @@ impl Cell {
     }
 }
 
-/// Evaluates the node of a handle that says it is not; then the handle is like any other.
+/// Evaluates the node of an unevaluated handle, which then becomes an ordinary handle.
 #[cold]
 #[inline(never)]
 pub fn settle(graph: &mut AnyGraph, handle: &mut Handle) -> Result<()> {

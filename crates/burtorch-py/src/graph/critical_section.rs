@@ -1,8 +1,8 @@
-//! A lock for each graph, where the interpreter has none of its own: free-threaded CPython.
+//! A lock for each graph on interpreters without a GIL: free-threaded CPython.
 //!
-//! Promises: plain operators of several threads on one graph come one after another, whole; on other interpreters this file is
-//! nothing but calls. The lock is the object's own (a critical section of CPython), which is released while its thread waits for
-//! another one, so there is no deadlock, and runs what the interpreter's lock would run in between.
+//! Promises: plain operators of several threads on one graph run one after another; on other interpreters this file only
+//! forwards calls. The lock is the object's own (a critical section of CPython), which is released while its thread waits for
+//! another one, so there is no deadlock, and other code may run in between as under the GIL.
 #![allow(unsafe_code)]
 
 use pyo3::ffi;
@@ -13,7 +13,7 @@ use crate::graph::PyGraph;
 mod held {
     use super::{PyGraph, ffi};
 
-    /// Runs `f`; the interpreter's lock is held.
+    /// Runs `f`; the GIL is held.
     ///
     /// # Safety
     /// None here; elsewhere `graph` is a living object, or null.
@@ -22,7 +22,7 @@ mod held {
         f()
     }
 
-    /// The same for a graph whose object the caller does not know.
+    /// The same for a graph whose object is unknown to the caller.
     #[inline(always)]
     pub fn locked_self<R>(_graph: &PyGraph, f: impl FnOnce() -> R) -> R {
         f()
@@ -43,7 +43,7 @@ mod held {
 
     impl Drop for Section {
         fn drop(&mut self) {
-            // SAFETY: begun where it lies, by this thread; sections end in the reverse order, as they are on the stack.
+            // SAFETY: begun at this address, by this thread; sections end in the reverse order, because they are on the stack.
             unsafe { ffi::PyCriticalSection2_End(&raw mut self.0) }
         }
     }
@@ -52,7 +52,7 @@ mod held {
     /// Living objects, or one that is being deallocated; the thread is attached to the interpreter.
     pub unsafe fn section<R>(a: *mut ffi::PyObject, b: *mut ffi::PyObject, f: impl FnOnce() -> R) -> R {
         debug_assert!(!a.is_null() && !b.is_null());
-        // SAFETY: zeros are one that has not begun.
+        // SAFETY: zeros are a section that has not begun.
         let mut section = Section(unsafe { std::mem::zeroed() });
         // SAFETY: it stays where it is until it ends; two that are the same are taken once.
         unsafe { ffi::PyCriticalSection2_Begin(&raw mut section.0, a, b) };
@@ -83,7 +83,7 @@ mod held {
                 Bound::new(py, PyGraph::around(crate::graph::cell::AnyGraph::F64(burtorch_core::Graph::new()), false));
             some.map_or(0, |some| ptr::from_ref(some.get()) as usize - some.as_ptr() as usize)
         });
-        // SAFETY: a `PyGraph` is the content of a living `Graph` but while that is made, when nobody knows it.
+        // SAFETY: a `PyGraph` is the content of a living `Graph`, except during creation, when it is not shared.
         unsafe { locked_graph(ptr::from_ref(graph).byte_sub(*offset).cast_mut().cast(), f) }
     }
 }

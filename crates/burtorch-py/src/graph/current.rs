@@ -1,7 +1,7 @@
-//! The current graph of each thread, and whether a thread wants gradients at all.
+//! The current graph of each thread, and whether gradients are on in a thread.
 //!
-//! Promises: `with graph:` and `with no_grad():` are per thread, nest, and cost an operation nothing where nobody uses
-//! them. Knows nothing of nodes.
+//! Promises: `with graph:` and `with no_grad():` are per thread, nest, and cost an operation nothing if they are not
+//! used. Knows nothing of nodes.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell as StdCell, RefCell};
@@ -18,7 +18,7 @@ use crate::graph::cell::AnyGraph;
 thread_local! {
     /// The current graph of this thread, a borrowed pointer into `OWNED`; null until one is needed.
     static CURRENT: StdCell<*mut ffi::PyObject> = const { StdCell::new(std::ptr::null_mut()) };
-    /// The default graph, then one per `with` that this thread is in.
+    /// The default graph, then one per active `with` of this thread.
     static OWNED: RefCell<Vec<Py<PyGraph>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -53,7 +53,7 @@ pub fn enter(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     Ok(())
 }
 
-/// Goes back to the graph that was current before; only from the innermost one.
+/// Returns to the previous current graph; only from the innermost block.
 pub fn leave(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     let left = OWNED.with_borrow_mut(|owned| {
         let innermost = owned.len() > 1 && owned.last().is_some_and(|last| last.as_ptr() == graph.as_ptr());
@@ -70,7 +70,7 @@ pub fn leave(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     }
 }
 
-/// Goes back to the graph that was current before this one, also from blocks that were entered since and not left.
+/// Returns to the current graph before this one, also from inner blocks that were entered and not left.
 pub fn leave_all_above(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     let is_entered = || OWNED.with_borrow(|owned| owned.iter().any(|one| one.as_ptr() == graph.as_ptr()));
     while is_entered() {

@@ -1,7 +1,7 @@
-//! Live handles: which nodes Python still holds, so that reclaim knows what is alive and can renumber it.
+//! Live handles: the nodes that Python holds, so that reclaim knows which nodes are alive and can renumber them.
 //!
 //! Promises: every living Value and Vector of a graph is in one of its lists, by age; adding and removing are a few stores, and
-//! a whole list grows older at once. Guarded by the interpreter lock, like everything a handle is part of.
+//! a whole list ages at once. Guarded by the GIL, like everything that contains a handle.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -17,17 +17,17 @@ struct Link {
     after: *mut Link,
 }
 
-/// The nodes that one Python object stands for.
+/// The nodes of one Python object.
 // The link comes first, so that a link in a list is a handle.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Handle {
     link: Link,
-    /// The epoch in which `start` was last known to be right.
+    /// The last epoch in which `start` was known to be right.
     pub epoch: u64,
     /// First node.
     pub start: u32,
-    /// Number of nodes of a run that is part of a Vector; 0 says that this is the one node of a Value.
+    /// Number of nodes of a run of a Vector; 0 marks the single node of a Value.
     len: u32,
 }
 
@@ -56,34 +56,34 @@ impl Handle {
         Range::new(NodeId::from_index(self.start), self.len.max(1))
     }
 
-    /// The last node: if it is still there, so are the others.
+    /// The last node: if it still exists, so do the others.
     #[inline(always)]
     pub fn last(&self) -> u32 {
         self.start.saturating_add(self.len.saturating_sub(1))
     }
 
-    /// Makes the handle stale for ever: no graph has a node with this index, or is in this epoch. The bit that would say
-    /// "not evaluated" is clear.
+    /// Makes the handle stale for ever: no graph has a node with this index, or this epoch. The "not evaluated" bit
+    /// is clear.
     pub fn kill(&mut self) {
         (self.start, self.epoch) = (u32::MAX, !UNEVALUATED);
     }
 }
 
-/// The handles of one graph, by how many reclaims they have lived through.
+/// The handles of one graph, by the number of reclaims they have survived.
 #[derive(Debug)]
 pub struct LiveHandles {
     /// None.
     new: List,
     /// One.
     young: List,
-    /// More, or one that has looked at all nodes.
+    /// More, or one that examined all nodes.
     old: List,
-    /// A dead handle in one of the lists, before those that `unseen` has been told of: the lists are in order, the newest
-    /// first. Null where it has been told of none.
+    /// A dead handle in one of the lists, before those reported by `unseen`: the lists are in order, the newest
+    /// first. Null if none were reported.
     seen: *mut Handle,
 }
 
-// SAFETY: the pointers are only followed under the interpreter lock, or with exclusive access to the graph.
+// SAFETY: the pointers are only followed under the GIL, or with exclusive access to the graph.
 unsafe impl Send for LiveHandles {}
 
 // SAFETY: as above: a handle that moves to another thread is not in a list yet, or does so with its object.
@@ -99,12 +99,12 @@ impl LiveHandles {
     /// Adds a new handle.
     ///
     /// # Safety
-    /// `handle` stays where it is, and valid, until it is removed; it is in no list.
+    /// `handle` stays at its address and valid until it is removed; it is in no list.
     #[inline(always)]
     pub unsafe fn add(&mut self, handle: *mut Handle) {
         debug_assert!(!handle.is_null());
         let head = self.new.head;
-        // SAFETY: by the contract of this function; what is in a list is valid.
+        // SAFETY: by the contract of this function; members of a list are valid.
         unsafe {
             let first = (*head).after;
             (*handle).link.before = head;
@@ -121,17 +121,17 @@ impl LiveHandles {
         all.take_while(|&handle| handle != self.seen).for_each(|handle| f(unsafe { &mut *handle }));
     }
 
-    /// From now on all handles that are there have been seen.
+    /// Marks all present handles as seen.
     pub fn set_seen(&mut self) {
         self.forget_seen();
         let mut seen = Box::new(Handle::of_value(0, 0));
         seen.kill();
         self.seen = Box::into_raw(seen);
-        // SAFETY: fresh memory, which is given back when it has been taken out of its list.
+        // SAFETY: fresh memory, which is freed after removal from its list.
         unsafe { self.add(self.seen) }
     }
 
-    /// From now on no handle has been seen.
+    /// Marks all handles as unseen.
     pub fn forget_seen(&mut self) {
         let seen = std::mem::replace(&mut self.seen, ptr::null_mut());
         if !seen.is_null() {
@@ -143,7 +143,7 @@ impl LiveHandles {
         }
     }
 
-    /// Calls `f` with every handle, a dead one of no object perhaps among them.
+    /// Calls `f` with every handle, possibly including a dead one without an object.
     pub fn for_each(&self, mut f: impl FnMut(&mut Handle)) {
         self.for_each_not_old(&mut f);
         self.old.for_each(&mut f);
@@ -155,19 +155,19 @@ impl LiveHandles {
         self.young.for_each(&mut f);
     }
 
-    /// Another reclaim: the young are old, and the new are young. Costs the same however many there are.
+    /// Another reclaim: the young become old, and the new become young. Constant time.
     pub fn grow_older(&mut self) {
         self.young.move_to(&mut self.old);
         self.new.move_to(&mut self.young);
     }
 
-    /// A reclaim that has looked at all nodes: all are old.
+    /// A reclaim that examined all nodes: all become old.
     pub fn grow_old(&mut self) {
         self.grow_older();
         self.grow_older();
     }
 
-    /// How many handles are alive. Linear in their number.
+    /// The number of live handles. Linear time.
     pub fn len(&self) -> usize {
         let mut n = 0;
         self.for_each(|_| n += 1);
@@ -181,7 +181,7 @@ impl Drop for LiveHandles {
     }
 }
 
-/// Takes a handle out of its list. It says nothing of that itself: it is about to die, or to be added to another one.
+/// Takes a handle out of its list. The handle does not record this: it is about to be dropped, or added to another list.
 ///
 /// # Safety
 /// `handle` is valid and in a list.
@@ -196,7 +196,7 @@ pub unsafe fn unlink(handle: *mut Handle) {
     }
 }
 
-/// Makes a handle a list of its own, which it may be taken out of.
+/// Makes a handle a list by itself, from which it may be removed.
 ///
 /// # Safety
 /// `handle` is valid and in no list.
@@ -206,10 +206,10 @@ pub unsafe fn link_alone(handle: *mut Handle) {
     unsafe { (*handle).link = Link { before: handle.cast(), after: handle.cast() } };
 }
 
-/// A circular list; its head is no handle.
+/// A circular list; its head is not a handle.
 #[derive(Debug)]
 struct List {
-    /// From a box, so that it stays where it is.
+    /// From a box, so that its address is fixed.
     head: *mut Link,
 }
 

@@ -1,6 +1,6 @@
-//! `Mark` and `Scope`: places in a graph to rewind to, and rewinding.
+//! `Mark` and `Scope`: positions in a graph to rewind to, and rewinding.
 //!
-//! Promises: a mark is forgotten when its object goes; a mark that a rewind has undone is a `StaleValueError`.
+//! Promises: a mark is forgotten when its object is dropped; a mark undone by a rewind is a `StaleValueError`.
 
 use burtorch_core::array::Tape;
 use pyo3::exceptions::PyTypeError;
@@ -11,12 +11,12 @@ use super::PyGraph;
 use crate::convert::errors::{IntoPython, derived, to_python};
 use crate::convert::gc::{collected, traverse};
 
-/// A place in a graph to rewind to; made by Graph.mark().
+/// A position in a graph to rewind to; made by Graph.mark().
 #[pyclass(frozen, name = "Mark", module = "burtorch")]
 pub struct PyMark {
     pub(super) graph: Py<PyGraph>,
     pub(super) number: u64,
-    /// The place among Arrays.
+    /// The position among Arrays.
     arrays: u64,
 }
 collected!(PyMark: graph);
@@ -24,14 +24,14 @@ collected!(PyMark: graph);
 impl Drop for PyMark {
     fn drop(&mut self) {
         let number = self.number;
-        // Whatever the graph is doing: its marks are not with it. Without an error, which would need memory.
+        // Whatever the graph is doing, because marks are stored elsewhere. Without an error, which would need memory.
         Python::try_attach(|_| self.graph.get().end_of_trace(|cell| cell.marks.remove(&number)));
     }
 }
 
 #[pymethods]
 impl PyMark {
-    /// Raises TypeError: a mark is a place in one graph of this process.
+    /// Raises TypeError: a mark is a position in one graph of this process.
     fn __reduce__(&self) -> PyResult<()> {
         Err(PyTypeError::new_err("a Mark cannot be pickled or copied; it is a place in one graph of this process"))
     }
@@ -50,12 +50,12 @@ impl PyMark {
 #[pyclass(frozen, name = "Scope", module = "burtorch")]
 pub struct PyScope {
     graph: Py<PyGraph>,
-    /// One mark per block that the scope is in.
+    /// One mark per active block of the scope.
     marks: std::sync::Mutex<Vec<Py<PyMark>>>,
 }
 
 impl PyScope {
-    /// A scope that is in no block yet.
+    /// A scope without active blocks.
     pub fn of(graph: Py<PyGraph>) -> Self {
         PyScope { graph, marks: std::sync::Mutex::new(Vec::new()) }
     }
@@ -65,7 +65,7 @@ impl PyScope {
 impl PyScope {
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         traverse(&self.graph, visit)?;
-        // Where somebody is at the list, the scope is in use.
+        // If the list is borrowed, the scope is in use.
         self.marks.try_lock().map_or(Ok(()), |marks| traverse(&*marks, visit))
     }
 
@@ -85,7 +85,7 @@ impl PyScope {
         PyGraph::__exit__(graph, exception)?;
         let mark = self.marks.lock().ok().and_then(|mut marks| marks.pop());
         let rewound = mark.map_or(Ok(()), |mark| PyGraph::rewind(graph, mark.bind(py)));
-        // An exception of the block is worth more than the news that the block has cleared the graph.
+        // An exception of the block is more important than the news that the block has cleared the graph.
         let failed = exception.get_item(0).is_ok_and(|class| !class.is_none());
         if failed { Ok(()) } else { rewound }
     }
@@ -101,7 +101,7 @@ impl PyGraph {
 
 #[pymethods]
 impl PyGraph {
-    /// Remember the present length, to rewind to. Costs the same at any size.
+    /// Remember the current length, to rewind to. Constant time.
     pub(super) fn mark(slf: &Bound<'_, Self>) -> PyResult<PyMark> {
         let number = slf.get().with(slf.py(), |cell| {
             let mark = cell.graph.mark();
@@ -111,9 +111,9 @@ impl PyGraph {
         Ok(PyMark { graph: slf.clone().unbind(), number, arrays })
     }
 
-    /// Remove every node appended after the mark; their Values become stale. Costs the same at any size.
+    /// Remove every node appended after the mark; their Values become stale. Constant time.
     ///
-    /// Raises StaleValueError for a mark that an earlier rewind undid, GraphMismatchError for one of another graph.
+    /// Raises StaleValueError for a mark undone by an earlier rewind, GraphMismatchError for a mark of another graph.
     pub(super) fn rewind(slf: &Bound<'_, Self>, mark: &Bound<'_, PyMark>) -> PyResult<()> {
         let py = slf.py();
         let mark = mark.get();
@@ -137,7 +137,7 @@ impl PyGraph {
         Ok(())
     }
 
-    /// Remove all nodes. Memory is kept for the next nodes.
+    /// Remove all nodes. Their memory is reused.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         self.not_traced(py, "clear()")?;
         self.with(py, |cell| {
@@ -149,7 +149,7 @@ impl PyGraph {
         Ok(())
     }
 
-    /// A context manager that rewinds to where it was entered.
+    /// A context manager that rewinds to the state at its entry.
     fn scope(slf: &Bound<'_, Self>) -> PyScope {
         PyScope::of(slf.clone().unbind())
     }

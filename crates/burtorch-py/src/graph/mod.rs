@@ -1,7 +1,7 @@
 //! `Graph` for Python: making, marking, sweeping, reclaiming, measuring.
 //!
-//! `cell` is what it holds, `branches` are for several threads, `current` knows which graph a thread builds on, `marks` holds the
-//! places to rewind to, `sweep` runs backward passes, `inspect` tells sizes and counts. Methods about Values, files and pictures
+//! `cell` holds its state, `branches` are for several threads, `current` knows the graph of each thread, `marks` are positions
+//! to rewind to, `sweep` runs backward passes, `inspect` returns sizes and counts. Methods about Values, files and pictures
 //! are in the layers above.
 #![allow(unsafe_code)]
 
@@ -56,21 +56,21 @@ pub use sweep::{Sweep, sweep};
 /// A graph of scalar operations.
 ///
 /// `Value` and `Vector` append to the current graph, which `with graph:` sets for this thread; operators append to
-/// the graph of their operands. Nodes that no Python object can reach are reclaimed by themselves, so a loop that never
-/// rewinds stays in constant memory.
+/// the graph of their operands. Nodes that no Python object can reach are reclaimed automatically, so a loop that never
+/// rewinds runs in constant memory.
 ///
 /// Args:
-///     dtype: "float64" (default), "float32", "float16", "bfloat16", "float128", or lanes of numbers, of which every
-///         node carries as many: "float32x4", "float32x8", "float32x16", "float64x2", "float64x4", "float64x8".
-///     capacity: nodes to make room for at once. Required for a fixed graph.
-///     fixed: never grow; raise GraphFullError instead. Memory never moves.
-///     buffer: caller memory to work in (NumPy, shared or mapped memory, a bytearray ...): writable, contiguous. Kept
-///         alive; no other code may write it meanwhile. Such a graph is fixed; bytes_needed() tells how much it takes.
-///     reclaim: remove unreachable nodes by itself. With False, indices are strictly sequential.
+///     dtype: "float64" (default), "float32", "float16", "bfloat16", "float128", or lanes, with several numbers per
+///         node: "float32x4", "float32x8", "float32x16", "float64x2", "float64x4", "float64x8".
+///     capacity: the number of nodes to allocate at once. Required for a fixed graph.
+///     fixed: whether to raise GraphFullError instead of growing. Memory never moves.
+///     buffer: caller memory to use (NumPy, shared or mapped memory, a bytearray ...): writable, contiguous. It is kept
+///         alive; no other code may write it meanwhile. Such a graph is fixed; bytes_needed() returns the size.
+///     reclaim: whether to remove unreachable nodes automatically. With False, indices are strictly sequential.
 ///
 /// Raises:
 ///     ValueError: unknown dtype, or a fixed graph without capacity.
-///     BusyError: another Graph or Parameters work in the buffer, or in part of it.
+///     BusyError: another Graph or Parameters use the buffer, or a part of it.
 ///     MemoryError: no memory for the capacity.
 ///
 /// Example:
@@ -84,27 +84,27 @@ pub use sweep::{Sweep, sweep};
 #[pyclass(frozen, name = "Graph", module = "burtorch", weakref)]
 pub struct PyGraph {
     cell: UnsafeCell<Cell>,
-    /// Which of its memory arrays share.
+    /// The memory shared with arrays.
     pub shared: Shared,
     /// The Arrays of this graph, once there are some.
     pub arrays: PyOnceLock<Arrays>,
-    /// Declared after what points into it, so dropped after it.
+    /// Declared after the fields that point into it, so dropped after them.
     _memory: Option<CallerMemory>,
 }
 
-// SAFETY: the cell is only touched under the interpreter lock, or by the one call that has marked it busy.
+// SAFETY: the cell is only touched under the GIL, or by the one call that has marked it busy.
 unsafe impl Sync for PyGraph {}
 
 /// The Arrays of a graph.
 pub struct Arrays {
-    /// What they were computed from.
+    /// The record of how they were computed.
     pub tape: Arc<Tape>,
-    /// The object that they belong to.
+    /// The object that owns them.
     pub home: Py<PyAny>,
 }
 
 impl PyGraph {
-    /// What Arrays were computed from, if there are some.
+    /// The record of how Arrays were computed, if there are any.
     pub fn tape(&self, py: Python<'_>) -> Option<&Tape> {
         self.arrays.get(py).map(|arrays| &*arrays.tape)
     }
@@ -122,7 +122,7 @@ impl PyGraph {
     /// The cell of a graph object.
     ///
     /// # Safety
-    /// `object` is a living `Graph`; the interpreter lock is held; no other reference into the cell is in use.
+    /// `object` is a living `Graph`; the GIL is held; no other reference into the cell is in use.
     #[inline(always)]
     pub unsafe fn cell_of_object<'a>(object: *mut ffi::PyObject) -> &'a mut Cell {
         // SAFETY: by the contract of this function; the object outlives the call that holds the reference.
@@ -133,7 +133,7 @@ impl PyGraph {
         }
     }
 
-    /// Runs `f` on the cell, unless the graph is busy; its nodes are constants where this thread wants no gradients.
+    /// Runs `f` on the cell, unless the graph is busy; its nodes are constants if gradients are off in this thread.
     pub fn with<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
         if !wants_no_grad() {
             return self.with_as_is(py, f);
@@ -153,8 +153,8 @@ impl PyGraph {
         self.look(py, |cell| Ok(cell.graph.scalar_type()))
     }
 
-    /// `TraceError` where a function is being traced on this graph: there `what` has no meaning, or none that a
-    /// replay would know of.
+    /// `TraceError` if a function is being traced on this graph: there `what` has no meaning, or none that a
+    /// replay could reproduce.
     pub fn not_traced(&self, py: Python<'_>, what: &str) -> PyResult<()> {
         let is_traced = self.end_of_trace(|cell| cell.is_busy() && cell.is_traced());
         if is_traced { Err(crate::convert::refusals::not_in_a_trace(py, what)) } else { Ok(()) }
@@ -166,7 +166,7 @@ impl PyGraph {
         f: impl FnOnce(&mut Cell, &mut crate::graph::trace::Trace) -> PyResult<T>,
     ) -> PyResult<Option<T>> {
         locked_self(self, || {
-            // SAFETY: under the interpreter lock; `f` is ours and calls no Python code.
+            // SAFETY: under the GIL; `f` is ours and calls no Python code.
             let cell = unsafe { &mut *self.cell.get() };
             let trace = cell.trace.take_if(|trace| trace.is_active);
             let mut out = TraceOut { cell, trace };
@@ -179,14 +179,14 @@ impl PyGraph {
 
     /// The cell of an unreachable graph, or of a trace that is over.
     pub fn end_of_trace<T>(&self, f: impl FnOnce(&mut Cell) -> T) -> T {
-        // SAFETY: under the interpreter lock; `f` is ours and calls no Python code.
+        // SAFETY: under the GIL; `f` is ours and calls no Python code.
         locked_self(self, || f(unsafe { &mut *self.cell.get() }))
     }
 
-    /// Removes what was appended after a mark, and of which nobody has a handle.
+    /// Removes nodes that were appended after a mark and have no handles.
     pub fn take_back(&self, mark: Mark) {
         locked_self(self, || {
-            // SAFETY: under the interpreter lock, for this statement.
+            // SAFETY: under the GIL, for this statement.
             let cell = unsafe { &mut *self.cell.get() };
             cell.graph.take_back(mark);
         });
@@ -195,7 +195,7 @@ impl PyGraph {
     /// Evaluates the nodes that have no value yet, before nodes are read without their Values.
     pub fn settle(&self, py: Python<'_>) -> PyResult<()> {
         locked_self(self, || {
-            // SAFETY: under the interpreter lock; evaluating runs no Python code, and the reference ends here.
+            // SAFETY: under the GIL; evaluating runs no Python code, and the reference ends here.
             let cell = unsafe { &mut *self.cell.get() };
             if cell.n_unevaluated == 0 {
                 return Ok(());
@@ -211,7 +211,7 @@ impl PyGraph {
     /// Runs `f` on the cell, unless the graph is busy.
     pub fn with_as_is<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
         locked_self(self, || {
-            // SAFETY: under the interpreter lock, and `f` is ours: where it may run Python code it marks the cell busy.
+            // SAFETY: under the GIL, and `f` is ours: if it may run Python code it marks the cell busy.
             let cell = unsafe { &mut *self.cell.get() };
             if cell.is_busy() && !cell.is_traced() {
                 return Err(cell.refusal(py));
@@ -233,7 +233,7 @@ impl PyGraph {
     }
 }
 
-/// A cell that builds constants only until this is dropped, also where memory was refused.
+/// A cell that builds only constants until this is dropped, even if memory was refused.
 struct ConstantsOnly<'a> {
     cell: &'a mut Cell,
     before: bool,
@@ -245,7 +245,7 @@ impl Drop for ConstantsOnly<'_> {
     }
 }
 
-/// A recording that is out of its cell, and goes back when this is dropped.
+/// A trace taken out of its cell, and put back when this is dropped.
 struct TraceOut<'a> {
     cell: &'a mut Cell,
     trace: Option<Box<trace::Trace>>,
@@ -263,14 +263,14 @@ impl Drop for TraceOut<'_> {
 impl PyGraph {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         traverse(&self._memory, visit)?;
-        // SAFETY: under the interpreter lock.
+        // SAFETY: under the GIL.
         let arrays = self.arrays.get(unsafe { Python::assume_attached() });
         arrays.map_or(Ok(()), |arrays| visit.call(&arrays.home))?;
-        // SAFETY: the collector runs under the interpreter lock; visiting changes nothing and runs no Python code.
+        // SAFETY: the collector runs under the GIL; visiting changes nothing and runs no Python code.
         traverse(unsafe { &*self.cell.get() }, visit)
     }
 
-    /// Lets go the objects that the graph came to hold after it was made. It is unreachable, and refuses from now on.
+    /// Drops the objects that the graph has acquired since its creation. It is unreachable, and refuses calls from now on.
     fn __clear__(&self) {
         let held = self.end_of_trace(|cell| {
             cell.set_busy(true);
@@ -282,7 +282,7 @@ impl PyGraph {
                 cell.trace.take(),
             )
         });
-        // Objects that go may run code, so they go when the cell is not in use any more.
+        // Dropped objects may run code, so they are dropped when the cell is no longer in use.
         drop(held);
     }
 
@@ -306,8 +306,8 @@ impl PyGraph {
         let room = match (capacity, fixed, &memory) {
             (_, _, Some(memory)) => {
                 let bytes = memory.numbers::<MaybeUninit<u8>>();
-                // SAFETY: writable and contiguous, as checked, and kept alive beside the graph, which is dropped first. That
-                // nobody else uses the bytes meanwhile is up to their owner, as the docstring says.
+                // SAFETY: writable and contiguous, as checked, and kept alive beside the graph, which is dropped first. Its
+                // owner must not use the bytes meanwhile, as the docstring says.
                 Room::In(unsafe { &mut *bytes.as_ptr() }, capacity)
             }
             (None, true, None) => {
@@ -335,10 +335,10 @@ impl PyGraph {
     /// Freeze this graph and make n branches of it, each a Graph for one thread to build on.
     ///
     /// `with branch:` makes a branch the current graph of a thread: new nodes, also those of Values of this graph,
-    /// go to the branch. A branch reads everything that was there before it, and no other open branch. An exception in
-    /// the block removes the nodes of the branch. Meanwhile this graph only reads: BusyError otherwise. join() ends it.
+    /// go to the branch. A branch reads all nodes that existed before it, but no other open branch. An exception in
+    /// the block removes the nodes of the branch. Meanwhile this graph is read-only (BusyError). join() ends this.
     ///
-    /// Plain operators hold the interpreter's lock, so threads take turns; block ops and models release it.
+    /// Plain operators hold the GIL, so threads alternate; block ops and models release it.
     ///
     /// Raises:
     ///     ValueError: n is 0.
@@ -374,7 +374,7 @@ impl PyGraph {
         self.look(py, |cell| Ok(cell.graph.is_fixed()))
     }
 
-    /// Nodes there is room for.
+    /// The number of nodes that fit without growing.
     #[getter]
     fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
         self.look(py, |cell| Ok(cell.graph.capacity()))
@@ -395,13 +395,13 @@ impl PyGraph {
         true
     }
 
-    /// The Parameters that nodes read, in the order in which the first node read each.
+    /// The Parameters that nodes read, in the order of first use.
     #[getter]
     fn parameters(&self, py: Python<'_>) -> PyResult<Vec<Py<crate::params::PyParameters>>> {
         self.with(py, |cell| parameters_read(py, cell))
     }
 
-    /// Start (True) or stop building constants only; returns the setting before. Prefer `with bt.no_grad():`.
+    /// Start (True) or stop building only constants; returns the previous setting. Prefer `with bt.no_grad():`.
     pub fn set_no_grad(&self, py: Python<'_>, on: bool) -> PyResult<bool> {
         self.not_traced(py, "no_grad()")?;
         if let Some(tape) = self.tape(py) {
@@ -423,14 +423,14 @@ pub fn enter_block(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     }
 }
 
-/// Ends it; after an exception what a branch has built is gone.
+/// Ends it; after an exception the nodes of a branch are removed.
 pub fn leave_block(graph: &Bound<'_, PyGraph>, failed: bool) -> PyResult<()> {
     leave(graph)?;
     branches::leave(graph, failed);
     Ok(())
 }
 
-/// How many bytes Graph(buffer=...) needs for this many nodes, whatever they are.
+/// The number of bytes that Graph(buffer=...) needs for this many nodes of any kind.
 ///
 /// Example:
 ///     >>> import burtorch as bt

@@ -1,15 +1,15 @@
-//! Whether a thread builds constants only: the `with no_grad():` blocks that it is in.
+//! Whether a thread builds only constants: its `with no_grad():` blocks.
 //!
-//! Promises: an operation asks one atomic number while no thread is in such a block.
+//! Promises: an operation reads one atomic number while no thread is in such a block.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many `with no_grad():` blocks all threads are in: while there is none, building asks no thread.
+/// The number of active `with no_grad():` blocks of all threads: at 0, building checks no thread.
 static NO_GRAD_BLOCKS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// How many of them this thread is in.
+    /// The number of active blocks of this thread.
     static NO_GRAD: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -31,19 +31,19 @@ pub fn begin_block() {
     NO_GRAD_BLOCKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Ends a block of this thread, if it is in one. Whether no thread is in one any more.
+/// Ends a block of this thread, if there is one. Returns whether no thread is in a block any more.
 pub fn end_block() -> bool {
     let blocks = NO_GRAD.with(Cell::get);
     NO_GRAD.with(|of_thread| of_thread.set(blocks.saturating_sub(1)));
     blocks > 0 && NO_GRAD_BLOCKS.fetch_sub(1, Ordering::Relaxed) == 1
 }
 
-/// Steps out of the blocks of this thread; how many they are.
+/// Leaves the blocks of this thread temporarily; returns their number.
 pub fn step_out() -> u32 {
     NO_GRAD.with(|blocks| blocks.replace(0))
 }
 
-/// Steps back in. Blocks that were begun meanwhile and never ended end; whether no thread is in one any more.
+/// Re-enters them. Blocks begun meanwhile and never ended end; returns whether no thread is in a block any more.
 pub fn step_in(blocks: u32) -> bool {
     let unended = NO_GRAD.with(|of_thread| of_thread.replace(blocks));
     unended > 0 && NO_GRAD_BLOCKS.fetch_sub(unended, Ordering::Relaxed) == unended

@@ -1,7 +1,7 @@
-//! Long work on a graph without the interpreter lock.
+//! Long work on a graph without the GIL.
 //!
-//! Promises: while the work runs, the graph is busy: every other use of it is a `BusyError`, and handles may still be
-//! dropped, as the graph has been taken out of the cell that they are listed in. It is put back also on a panic.
+//! Promises: while the work runs, the graph is busy: every other use of it is a `BusyError`. Handles may still be
+//! dropped, because the graph has been taken out of the cell with their lists. It is put back even on a panic.
 #![allow(unsafe_code)]
 
 use burtorch_core::Graph;
@@ -14,15 +14,15 @@ use crate::graph::cell::AnyGraph;
 use crate::graph::critical_section::locked_self;
 use crate::params::PyParameters;
 
-/// From this many scalars on, work releases the lock: some tens of microseconds, against less than one for releasing it.
+/// From this many scalars on, work releases the GIL: some tens of microseconds, against less than one for releasing it.
 pub const LONG: usize = 1 << 14;
 
-/// Runs `work`, without the interpreter lock if it is on many scalars.
+/// Runs `work`, without the GIL if it is on many scalars.
 pub fn unlocked<T: Send>(py: Python<'_>, n_scalars: usize, work: impl FnOnce() -> T + Send) -> T {
     if n_scalars < LONG { work() } else { crate::convert::threads::detached(py, work) }
 }
 
-/// As `unlocked`, of work that asks now and then whether to end early; where it does, its nodes are to be removed.
+/// As `unlocked`, for work that checks whether to end early; if it does, its nodes are removed.
 pub fn interruptible<T: Send>(
     py: Python<'_>,
     n_scalars: usize,
@@ -31,13 +31,13 @@ pub fn interruptible<T: Send>(
     if n_scalars < LONG { work() } else { crate::convert::threads::detached(py, || asked(work)) }
 }
 
-/// A graph that is out of its cell, and goes back when this is dropped.
+/// A graph taken out of its cell, and put back when this is dropped.
 struct Taken<'a> {
-    /// No reference into its cell is made but for moments under the interpreter lock.
+    /// References into its cell exist only for moments under the GIL.
     of: &'a PyGraph,
     graph: AnyGraph,
     no_grad_before: bool,
-    /// Whether a function is being traced on the graph: that goes on afterwards.
+    /// Whether a function is being traced on the graph, which then continues.
     is_traced: bool,
 }
 
@@ -46,11 +46,11 @@ impl Drop for Taken<'_> {
         self.graph.set_no_grad(self.no_grad_before);
         let (of, is_traced) = (self.of, self.is_traced);
         locked_self(of, || {
-            // SAFETY: this is only dropped with the interpreter lock held.
+            // SAFETY: this is only dropped with the GIL held.
             let cell = unsafe { &mut *of.cell.get() };
             std::mem::swap(&mut cell.graph, &mut self.graph);
             cell.is_away = false;
-            // A branch may have been left meanwhile.
+            // A branch may have been left in the meantime.
             let is_frozen = cell.is_frozen();
             cell.set_busy(is_traced || is_frozen);
             if let Some(trace) = cell.trace.as_mut().filter(|_| is_traced) {
@@ -61,31 +61,31 @@ impl Drop for Taken<'_> {
 }
 
 impl PyGraph {
-    /// Runs `work` on the graph; where it is long, such that it may ask now and then whether to end early, and with the
-    /// graph out of the reach of signal handlers.
+    /// Runs `work` on the graph. If it is long, it may check whether to end early, with the graph out of reach of
+    /// signal handlers.
     pub fn at_length<T>(
         &self,
         py: Python<'_>,
         is_long: impl FnOnce(usize) -> bool,
         work: impl FnOnce(&mut AnyGraph) -> burtorch_core::Result<T>,
     ) -> PyResult<T> {
-        // Whatever refuses a short call refuses a long one.
+        // The refusals of a short call apply to a long one too.
         let n = self.with(py, |cell| Ok(cell.graph.len()))?;
         if !is_long(n) {
-            // A core error of a file becomes an object of Python's, for its attributes: after the reference into the graph is gone.
+            // A file error of the core becomes a Python object, for its attributes, after the reference into the graph has ended.
             return self.with(py, |cell| Ok(work(&mut cell.graph)))?.or_raise(py);
         }
         self.released(py, |graph, _| asked(|| work(graph)).or_raise(py))
     }
 
-    /// Runs `work`, which may release the interpreter lock, on the graph and the parameters its nodes read.
+    /// Runs `work`, which may release the GIL, on the graph and the parameters that its nodes read.
     pub fn released<T>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut AnyGraph, &[Py<PyParameters>]) -> PyResult<T>,
     ) -> PyResult<T> {
         let (mut taken, parameters) = locked_self(self, || {
-            // SAFETY: under the interpreter lock; the reference ends with this block, before any lock is released.
+            // SAFETY: under the GIL; the reference ends with this block, before the GIL is released.
             let cell = unsafe { &mut *self.cell.get() };
             let is_traced = cell.is_busy() && cell.is_traced();
             if cell.is_busy() && !is_traced {
@@ -100,7 +100,7 @@ impl PyGraph {
             let parameters: Vec<_> = cell.parameters.iter().map(|p| p.clone_ref(py)).collect();
             cell.set_busy(true);
             cell.is_away = true;
-            // Nobody looks at what stands in its place.
+            // The placeholder is never read.
             let graph = std::mem::replace(&mut cell.graph, AnyGraph::F64(Graph::new()));
             Ok((Taken { of: self, graph, no_grad_before: false, is_traced }, parameters))
         })?;

@@ -1,7 +1,7 @@
-//! Which Python object stands for a node, so that whoever asks for a node twice gets one object.
+//! The Python object of each node, so that a node always has the same object.
 //!
-//! Promises: what is in here keeps no object alive and follows nodes that are renumbered; it is as large as the Values that
-//! were alive when `operands` was last read, at most twice. Does not know where an object is from: `node/value/operands` fills it.
+//! Promises: entries keep no object alive and follow renumbered nodes; there are at most twice as many as Values that
+//! were alive when `operands` was last read. `node/value/operands` fills it.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
@@ -9,14 +9,14 @@ use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::graph::by_node::ByNode;
 
-/// While there are fewer, dead ones are not looked for.
+/// Below this size, dead entries are not removed.
 const FEW: usize = 64;
 
 /// Weak references to Values, by node.
 #[derive(Default)]
 pub struct Objects {
     of: ByNode<Py<PyWeakrefReference>>,
-    /// How many there were when dead ones were last taken out.
+    /// The number of entries after the last removal of dead ones.
     n_alive: usize,
 }
 
@@ -27,12 +27,12 @@ impl HoldsObjects for Objects {
 }
 
 impl Objects {
-    /// The object of a node, if it is alive; whether it still stands for the node is to be asked.
+    /// The object of a node, if it is alive; the caller checks whether it still belongs to the node.
     pub fn get<'py>(&self, py: Python<'py>, node: u32) -> Option<Bound<'py, PyAny>> {
         self.of.get(node)?.bind(py).upgrade()
     }
 
-    /// Says which object stands for a node.
+    /// Sets the object of a node.
     pub fn set(&mut self, py: Python<'_>, node: u32, reference: Py<PyWeakrefReference>) {
         self.of.insert(node, reference);
         if self.of.len() > FEW.max(2 * self.n_alive) {
@@ -41,17 +41,17 @@ impl Objects {
         }
     }
 
-    /// Forgets nodes from `len` on.
+    /// Removes nodes from `len` on.
     pub fn cut(&mut self, len: u32) {
         self.of.truncate(len);
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         *self = Objects::default();
     }
 
-    /// All of them, to be renumbered.
+    /// All entries, for renumbering.
     pub fn by_node(&mut self) -> &mut ByNode<Py<PyWeakrefReference>> {
         &mut self.of
     }

@@ -1,6 +1,6 @@
-//! `bt.parallel`: a function that several threads call, each on a branch.
+//! `bt.parallel`: a function called by several threads, each on a branch.
 //!
-//! Promises: what is raised first is raised once all calls have returned.
+//! Promises: the first exception is raised after all calls have returned.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,7 +13,7 @@ use super::{PyGraph, enter_block, leave_block};
 use crate::convert::arguments::Count;
 use crate::convert::threads::on_threads;
 
-/// What threads that call a function in branches share.
+/// State shared by threads that call a function in branches.
 struct Calls {
     call: Py<PyAny>,
     branches: Vec<Py<PyGraph>>,
@@ -25,7 +25,7 @@ struct Calls {
 }
 
 impl Calls {
-    /// Takes one item after the other until there is none, or a call has failed.
+    /// Takes one item after the other until none is left, or a call has failed.
     fn take_items(&self, py: Python<'_>) {
         while let Some(k) = self.numbers.take().map(|portion| portion.start) {
             if let Err(error) = self.call(py, k) {
@@ -51,19 +51,19 @@ impl Calls {
 
 /// Call ``fn`` with each item, in a ``with`` block of the branch of the same number, on up to ``threads`` threads.
 ///
-/// Once a call has failed no other begins. Items are taken in order, so all before the first that failed have been called.
+/// After a failed call no other begins. Items are taken in order, so all before the first failed one have been called.
 ///
 /// Returns:
 ///     The results of the calls, by item.
 ///
 /// Raises:
-///     ValueError: ``threads`` is below 1, or there are not as many branches as items.
+///     ValueError: ``threads`` is below 1, or the numbers of branches and items differ.
 ///     Exception: a KeyboardInterrupt if there was one, else the exception of the first call by item order.
 ///
-/// While another call has the threads, or where the system refuses any, the caller makes all calls.
+/// While another call has the threads, or if the system refuses to start any, the caller makes all calls.
 ///
-/// Cost: that of the calls, some microseconds for a thread that has worked within the last millisecond, and what waking one up
-/// takes otherwise.
+/// Cost: that of the calls, and some microseconds for a thread that has worked within the last millisecond, or the cost of
+/// waking it up otherwise.
 ///
 /// Example:
 ///     >>> import burtorch as bt

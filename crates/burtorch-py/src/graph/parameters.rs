@@ -1,7 +1,7 @@
-//! Parameters as the ops and sweeps of a graph take them.
+//! Parameters for the ops and backward passes of a graph.
 //!
-//! Promises: all parameters of one call are locked together and let go at its end; a graph keeps those alive that its
-//! nodes read, and no others.
+//! Promises: all parameters of one call are locked together and released at its end; a graph keeps exactly those alive that its
+//! nodes read.
 
 use burtorch_core::{DType, Error, NodeId, Slice};
 use pyo3::exceptions::PyTypeError;
@@ -24,7 +24,7 @@ pub fn with_gradients<R>(
     Ok(f(&mut guards.iter_mut().map(|guard| &mut **guard).collect::<Vec<_>>()))
 }
 
-/// As [`with_gradients`], with the place of `owner` among the parameters, where it is added if no node reads it.
+/// As [`with_gradients`], with the position of `owner` among the parameters, where it is added if no node reads it.
 pub fn with_gradients_of<R>(
     py: Python<'_>,
     parameters: &[Py<PyParameters>],
@@ -40,7 +40,7 @@ pub fn with_gradients_of<R>(
     }
 }
 
-/// Runs `f` with the parameters, to be read: several threads may at the same time.
+/// Runs `f` with read access to the parameters, which several threads may have at once.
 pub fn with_values<R>(
     py: Python<'_>,
     parameters: &[Py<PyParameters>],
@@ -61,7 +61,7 @@ pub fn check_dtype<'a>(wanted: DType, given: impl IntoIterator<Item = &'a Py<PyP
     }
 }
 
-/// Keeps parameters alive that nodes of the graph are about to read, all of one call; forgets those that no node reads any more.
+/// Keeps parameters alive that nodes of the graph are about to read, all of one call; drops those that no node reads any more.
 pub fn attach<'a, I>(py: Python<'_>, cell: &mut Cell, new: I) -> PyResult<()>
 where
     I: IntoIterator<Item = &'a Py<PyParameters>, IntoIter: Clone>,
@@ -107,7 +107,7 @@ fn wrong_dtype(wanted: &str, found: &str) -> PyErr {
     PyTypeError::new_err(format!("a {wanted} graph cannot read {found} Parameters; make both of one dtype"))
 }
 
-/// `Graph.parameters`: what nodes read, in the order of their slots.
+/// `Graph.parameters`: the Parameters that nodes read, in the order of their slots.
 pub fn parameters_read(py: Python<'_>, cell: &Cell) -> PyResult<Vec<Py<PyParameters>>> {
     let stores = cell.graph.stores().to_vec();
     let identity = |p: &Py<PyParameters>| p.get().with(py, |any| with_params!(any, p => p.id()));

@@ -1,9 +1,9 @@
-//! Reclaim: when nodes that no handle can reach are removed, and which handles, marks and names follow.
+//! Reclaim: when nodes that no handle can reach are removed, and how handles, marks and names follow.
 //!
-//! Promises: constant time per node built, amortised, however many handles are held: nodes and handles that have survived two
-//! reclaims are old, and the next ones look only at what is younger. (Two, because what an operation is in the middle of
-//! survives one.) An operand is older than its node, so nothing young is missed; an old node that has died stays until all
-//! are looked at, which is when the old have doubled. Called at the entry of an operation, before it reads operands.
+//! Promises: amortised constant time per node built, however many handles are held: nodes and handles that have survived two
+//! reclaims are old, and later ones examine only younger nodes. (Two, because temporaries of an unfinished operation
+//! survive one.) An operand is older than its node, so no young node is missed; a dead old node stays until all nodes
+//! are examined, which happens when the old have doubled. Called at the entry of an operation, before it reads operands.
 
 use burtorch_core::erased::ErasedGraph;
 use burtorch_core::graph::UNEVALUATED;
@@ -14,32 +14,32 @@ use crate::graph::cell::{Cell, Marks};
 use crate::graph::handle::{Handle, LiveHandles};
 use crate::graph::objects::Objects;
 
-/// Nodes built between two reclaims, at least: they fit in the first-level cache.
+/// The least number of nodes built between two reclaims: they fit in the first-level cache.
 const NURSERY: u32 = 1024;
-/// While fewer nodes are old, the old are not looked at.
+/// Below this number of old nodes, the old are not examined.
 const FEW_OLD: u32 = 1024;
-/// While nodes read fewer Parameters, those that only dead nodes read stay.
+/// Below this number of Parameters, those read only by dead nodes stay.
 const FEW_PARAMETERS: usize = 8;
 
-/// What a graph knows about its generations.
+/// The generations of a graph.
 #[derive(Debug)]
 pub struct Generations {
-    /// Nodes below are old, and so are their handles, but for new ones. None before the first reclaim.
+    /// Nodes below are old, and so are their handles, except new ones. None before the first reclaim.
     old: Option<Mark>,
     /// Nodes below have survived a reclaim.
     survived: Option<Mark>,
-    /// Look at all nodes when more than this are old.
+    /// Examine all nodes if more than this are old.
     full_above: u32,
-    /// Look at all nodes when they read more Parameters than this.
+    /// Examine all nodes if they read more Parameters than this.
     parameters_above: usize,
-    /// Whether reclaim happens by itself.
+    /// Whether reclaim is automatic.
     by_itself: bool,
     /// Nodes reclaimed so far.
     n_reclaimed: u64,
 }
 
 impl Generations {
-    /// Those of a new graph.
+    /// The generations of a new graph.
     pub fn new(by_itself: bool) -> Self {
         Generations {
             old: None,
@@ -56,7 +56,7 @@ impl Generations {
         if self.by_itself { NURSERY } else { u32::MAX }
     }
 
-    /// Whether reclaim happens by itself.
+    /// Whether reclaim is automatic.
     pub fn by_itself(&self) -> bool {
         self.by_itself
     }
@@ -68,13 +68,13 @@ impl Generations {
 }
 
 impl Cell {
-    /// Removes what no handle reaches, looking at all nodes. Returns how many are gone.
+    /// Removes nodes that no handle reaches, examining all nodes. Returns the number of removed nodes.
     pub fn collect(&mut self) -> Result<usize> {
         self.generations.old = None;
         self.reclaim()
     }
 
-    /// Removes what no handle reaches if there are enough nodes to look.
+    /// Removes nodes that no handle reaches, if there are enough nodes to examine.
     #[inline]
     pub fn collect_if_due(&mut self) -> Result<()> {
         if self.graph.len() as u32 > self.limit() {
@@ -83,7 +83,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Has the next operation look at all nodes when the Parameters that they read have doubled in number: dead models are
+    /// Makes the next operation examine all nodes if the number of Parameters that they read has doubled: dead models are
     /// large, and few nodes may have read them.
     pub fn collect_soon_if_many_parameters(&mut self) {
         let (n, above) = (self.parameters.len(), &mut self.generations.parameters_above);
@@ -98,8 +98,8 @@ impl Cell {
         }
     }
 
-    /// Removes young nodes that no handle reaches, or dead nodes of any age where there is no line between them, or many
-    /// are old; sets when to do so next.
+    /// Removes young nodes that no handle reaches, or dead nodes of any age if no line separates them, or many
+    /// are old; sets the time of the next reclaim.
     #[cold]
     #[inline(never)]
     fn reclaim(&mut self) -> Result<usize> {
@@ -109,7 +109,7 @@ impl Cell {
         let Generations { old, survived, full_above, by_itself, .. } = self.generations;
         let n_before = self.graph.len();
         let graph = &mut *self.graph;
-        // Marks that do not hold any more draw no line.
+        // Invalid marks draw no line.
         let holds = |mark: &Mark| graph.check_mark(*mark).is_ok();
         let lines = old.filter(|old| old.len() as u32 <= full_above && holds(old)).zip(survived.filter(holds));
         let (line, survived) = lines.unwrap_or_else(|| (graph.start(), graph.start()));
@@ -126,14 +126,14 @@ impl Cell {
             self.handles.grow_older();
         }
         if by_itself {
-            // Where much survives, most of what comes will too: the fewer looks the better, within what memory allows.
+            // If many nodes survive, later ones will too: the fewer reclaims the better, within the limits of memory.
             let n_more = (2 * (n_left - n_old)).min(n_left / 2).max(self.marks.len()).max(NURSERY as usize);
             self.set_limit(u32::try_from(n_left + n_more).unwrap_or(u32::MAX));
         }
         Ok(n_before - n_left)
     }
 
-    /// Forgets identities of nodes that a rewind removed. Costs nothing for those that stay.
+    /// Removes identities of nodes removed by a rewind. Costs nothing for the remaining ones.
     pub fn after_rewind(&mut self) {
         let len = self.graph.len() as u32;
         self.serials.truncate(len);
@@ -147,8 +147,8 @@ impl Cell {
     }
 }
 
-/// Compacts a graph above a line, which may lie at its start, and renames everything that names nodes up there. Returns how
-/// many nodes are left, and where `survived` is now.
+/// Compacts a graph above a line, which may be its start, and renumbers everything that refers to nodes there. Returns the
+/// number of remaining nodes, and the new position of `survived`.
 fn compact(
     graph: &mut dyn ErasedGraph,
     line: Mark,

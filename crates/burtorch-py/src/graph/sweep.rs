@@ -1,6 +1,6 @@
-//! Sweeps that Python asks for: short ones at once, long ones without the interpreter lock and with questions about Ctrl-C.
+//! Backward passes from Python: short ones directly, long ones without the GIL and with checks for Ctrl-C.
 //!
-//! Promises: an interrupted sweep commits no leaf; during a long one the graph is busy.
+//! Promises: an interrupted pass commits no leaf; during a long one the graph is busy.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -20,10 +20,10 @@ use crate::graph::critical_section::locked_self;
 use crate::graph::parameters::{parameters_read, with_gradients, with_gradients_of};
 use crate::params::{AnyParameters, PyParameters, PySubset, with_params};
 
-/// A sweep that Python asked for.
+/// A backward pass requested by Python.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep {
-    /// Where it starts.
+    /// The root.
     pub root: NodeId,
     /// The root's adjoint.
     pub seed: f64,
@@ -32,7 +32,7 @@ pub struct Sweep {
 }
 
 impl PyGraph {
-    /// Runs a sweep. Long ones ask for signals.
+    /// Runs a backward pass. Long ones check for signals.
     #[inline]
     pub fn sweep(&self, py: Python<'_>, sweep: Sweep) -> PyResult<()> {
         locked_self(self, || self.sweep_locked(py, sweep))
@@ -40,7 +40,7 @@ impl PyGraph {
 
     #[inline(always)]
     fn sweep_locked(&self, py: Python<'_>, sweep: Sweep) -> PyResult<()> {
-        // SAFETY: under the interpreter lock; a sweep runs no Python code, and the reference ends before a long one.
+        // SAFETY: under the GIL; a backward pass runs no Python code, and the reference ends before a long one.
         let cell = unsafe { &mut *self.cell.get() };
         if cell.is_busy() {
             return Err(cell.refusal(py));
@@ -86,7 +86,7 @@ impl PyGraph {
         Ok(read.into_iter().map(|params| params.into_bound(py)).collect())
     }
 
-    /// Sweeps until a token is set; gradients are then as before.
+    /// Runs the pass until a token is set; gradients are then unchanged.
     pub fn sweep_until(&self, py: Python<'_>, stop: Stop, sweep: Sweep, subset: Option<&PySubset>) -> PyResult<()> {
         let mut read = self.with(py, |cell| {
             if cell.branching.is_some() {
@@ -98,7 +98,7 @@ impl PyGraph {
             read.push(subset.owner().clone_ref(py));
         }
         let before = with_gradients(py, &read, |all| all.iter_mut().map(|any| gradients_of(any)).collect::<Vec<_>>())?;
-        // A short sweep would change leaves on its way.
+        // A short pass would change leaves as it runs.
         let swept = until(py, Some(stop), || match subset {
             Some(subset) => self.sweep_some(py, sweep.root, sweep.seed, subset),
             None => self.sweep_carefully(py, sweep),
@@ -109,7 +109,7 @@ impl PyGraph {
         swept
     }
 
-    /// Adds to the gradients of a set of parameters and no others, or to all. Asks for signals.
+    /// Adds to the gradients of a set of parameters only, or to all. Checks for signals.
     pub fn sweep_for(&self, py: Python<'_>, sweep: Sweep, subset: Option<&PySubset>) -> PyResult<()> {
         match subset {
             Some(subset) => self.sweep_some(py, sweep.root, sweep.seed, subset),
@@ -143,7 +143,7 @@ fn gradients_of(any: &mut AnyParameters) -> Box<dyn Any + Send> {
     with_params!(any, p => Box::new(p.grads().to_vec()))
 }
 
-/// Puts back what was copied of these parameters.
+/// Restores the copied gradients of these parameters.
 fn put_back(any: &mut AnyParameters, before: &(dyn Any + Send)) {
     fn write<E: Float>(params: &mut Parameters<'_, E>, before: &(dyn Any + Send)) {
         if let Some(before) = before.downcast_ref::<Vec<E>>() {
@@ -153,18 +153,18 @@ fn put_back(any: &mut AnyParameters, before: &(dyn Any + Send)) {
     with_params!(any, p => write(p, before));
 }
 
-/// Whether a sweep over many nodes, most of them leaves, takes no longer than one over [`LONG`] nodes of which one half
-/// reads the other half each.
+/// Whether a pass over many nodes, most of them leaves, takes no longer than one over [`LONG`] nodes, half of which
+/// read the other half.
 #[cold]
 fn is_short(graph: &AnyGraph, root: NodeId) -> bool {
     let reads = graph.n_computed(root).saturating_mul(root.index() as usize);
     reads < LONG * LONG / 4
 }
 
-/// Runs a sweep on the graph of a Value.
+/// Runs a backward pass on the graph of a Value.
 ///
 /// # Safety
-/// `owner` is a living `Graph`; the interpreter lock is held; no reference into its cell is in use.
+/// `owner` is a living `Graph`; the GIL is held; no reference into its cell is in use.
 #[inline(always)]
 pub unsafe fn sweep(py: Python<'_>, owner: *mut pyo3::ffi::PyObject, sweep: Sweep) -> PyResult<()> {
     // SAFETY: by the contract of this function.

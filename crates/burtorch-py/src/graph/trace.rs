@@ -1,7 +1,7 @@
-//! What a graph remembers while a function is traced on it: guards, detached copies, parameters, calls of primitives.
+//! The state of a trace on a graph: guards, detached copies, parameters, calls of primitives.
 //!
-//! Promises: everything here is off the path of ordinary graphs: they are not busy, and busy is asked first. Objects of
-//! layers above are held as they are.
+//! Promises: it costs ordinary graphs nothing: they are not busy, and busy is checked first. Objects of
+//! layers above are stored without their type.
 
 use burtorch_core::program::Comparison;
 use burtorch_core::program::primitive::Called;
@@ -15,24 +15,24 @@ use crate::convert::refusals::{error_here, not_in_a_trace};
 
 /// See the module.
 pub struct Trace {
-    /// Whether the trace is still going on.
+    /// Whether the trace is in progress.
     pub is_active: bool,
-    /// The function's name and where it is defined.
+    /// The function's name and the place of its definition.
     pub function: String,
-    /// The questions asked so far.
+    /// The guards so far.
     pub guards: Vec<(usize, Comparison, NodeId, NodeId, bool)>,
-    /// Constants that are copies of other nodes.
+    /// Constants that copy other nodes.
     pub detached: Vec<(NodeId, NodeId)>,
-    /// Leaves that stand for `bt.parameter` objects.
+    /// Leaves that represent `bt.parameter` objects.
     pub parameters: Vec<(Py<PyAny>, NodeId)>,
-    /// Nodes that primitives computed.
+    /// Nodes computed by primitives.
     pub calls: Vec<(NodeId, Called)>,
-    /// Those primitives, which the calls know by weak references.
+    /// These primitives, which the calls refer to weakly.
     pub primitives: Vec<Py<PyAny>>,
 }
 
 impl Trace {
-    /// Nothing asked yet.
+    /// An empty trace.
     pub fn new(function: String) -> Self {
         Trace {
             is_active: true,
@@ -53,7 +53,7 @@ impl HoldsObjects for Trace {
     }
 }
 
-/// Why a graph on which a function is or was traced refuses.
+/// The reason why a graph refuses during or after a trace.
 pub fn refusal(py: Python<'_>, trace: &Trace) -> PyErr {
     if trace.is_active {
         return not_in_a_trace(py, "this");
@@ -64,7 +64,7 @@ pub fn refusal(py: Python<'_>, trace: &Trace) -> PyErr {
     error_here(py, &message)
 }
 
-/// The error for a graph that is full, or any other, while tracing.
+/// The error for a full graph, or any other error during a trace.
 pub fn too_large(cell: &Cell, error: Error) -> PyErr {
     Python::attach(|py| match (&error, &cell.trace) {
         (Error::IndexExhausted { limit }, Some(trace)) => error_here(
