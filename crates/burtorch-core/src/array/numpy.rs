@@ -150,7 +150,7 @@ impl ArrayBuilder {
         })
     }
 
-    /// The value, with integers in the place of a mask.
+    /// The value, with integers in place of a mask.
     pub(super) fn countable(&mut self, x: ValueId) -> Result<ValueId> {
         self.check(x)?;
         if self.type_of(x).element == Element::Mask { self.convert(x, Element::Int) } else { Ok(x) }

@@ -1,6 +1,6 @@
 //! The boundary: every function that C calls by a pointer runs inside one of these. C code cannot pass a panic on.
 //!
-//! Promises: a panic becomes a Python error; the token of the interpreter lock comes from here, so that PyO3 knows that the
+//! Promises: a panic becomes a Python error; the token of the GIL comes from here, so that PyO3 knows that the
 //! lock is held and gives back at once what is dropped. Without that it keeps what is dropped until it is entered elsewhere,
 //! which may be never. Both are checked: `tests/python/test_boundary.py` reads the sources.
 #![allow(unsafe_code)]
@@ -107,7 +107,7 @@ pub fn caught<R: Failed>(f: impl FnOnce() -> R) -> R {
 }
 
 /// Runs `f`, which uses Python objects beyond the raw ones: a panic becomes a Python error, and dropped objects are given back.
-/// To be called with the interpreter lock held. Costs some ten nanoseconds where PyO3 has not been entered yet.
+/// To be called with the GIL held. Costs some ten nanoseconds where PyO3 has not been entered yet.
 #[inline]
 pub fn entered<R: Failed>(f: impl FnOnce(Python<'_>) -> R) -> R {
     caught(|| attached(f))
@@ -167,7 +167,7 @@ pub fn raise_later(py: Python<'_>, error: PyErr) {
         later.push((this_thread(), error));
         N_LATER.store(later.len(), Ordering::Relaxed);
     }
-    // SAFETY: under the interpreter lock.
+    // SAFETY: under the GIL.
     if unsafe { ffi::Py_AddPendingCall(Some(raise), ptr::null_mut()) } != 0
         && let Some(error) = left()
     {

@@ -103,7 +103,7 @@ pub fn warning(py: Python<'_>, name: &str, message: String) -> PyResult<()> {
     PyErr::warn(py, &category, &std::ffi::CString::new(message).unwrap_or_default(), 1)
 }
 
-/// `new` in the place of an exception that one of Python's own calls raised; but no interrupt, exit or want of memory is
+/// `new` in place of an exception that one of Python's own calls raised; but no interrupt, exit or want of memory is
 /// ever replaced.
 pub fn instead(py: Python<'_>, error: PyErr, new: PyErr) -> PyErr {
     if is_final(py, &error) { error } else { new }

@@ -15,7 +15,7 @@ use crate::convert::gc::{HoldsObjects, Visitor};
 
 /// What a Python object holds and calls may change.
 pub struct Guarded<T> {
-    /// Up while a call has access, also without an interpreter lock.
+    /// Up while a call has access, also without a GIL.
     in_use: Flag,
     content: UnsafeCell<T>,
     /// The noun for messages.

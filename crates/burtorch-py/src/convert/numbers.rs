@@ -32,7 +32,7 @@ pub enum Number {
 /// Reads a Python int, float, bool or NumPy scalar.
 ///
 /// # Safety
-/// `object` is a living object; the interpreter lock is held.
+/// `object` is a living object; the GIL is held.
 #[inline(always)]
 pub unsafe fn number(object: *mut ffi::PyObject) -> Number {
     // SAFETY: by the contract of this function.
@@ -118,7 +118,7 @@ fn type_name_of<'a>(object: &'a Bound<'_, PyAny>) -> &'a CStr {
 /// Whether `object` is a real NumPy scalar or 0-d array, judged by its class's attributes: NumPy is not imported for it.
 unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> PyResult<bool> {
     let kind = |py: Python<'_>| -> PyResult<bool> {
-        // SAFETY: a living object under the interpreter lock, by the contract of `number`.
+        // SAFETY: a living object under the GIL, by the contract of `number`.
         let object = unsafe { Bound::from_borrowed_ptr(py, object) };
         // An Array of a trace has a dtype and no number.
         let is_array = type_name_of(&object) == c"burtorch.Array";
@@ -140,7 +140,7 @@ unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> PyResult<bool> {
 
 /// The number in a Python or NumPy scalar, if it is one.
 pub fn number_of(object: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
-    // SAFETY: a living object under the interpreter lock.
+    // SAFETY: a living object under the GIL.
     match unsafe { number(object.as_ptr()) } {
         Number::Is(x) => Ok(Some(x)),
         Number::IsNot => Ok(None),

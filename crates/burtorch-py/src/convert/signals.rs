@@ -29,7 +29,7 @@ impl Poll {
         Poll { next: Instant::now() + EVERY, raised: None }
     }
 
-    /// Whether to stop: once so, always so. May be called with or without the interpreter lock.
+    /// Whether to stop: once so, always so. May be called with or without the GIL.
     pub fn stop(&mut self) -> bool {
         if self.raised.is_some() {
             return true;

@@ -1,6 +1,6 @@
-//! Work without the interpreter lock, and Python code on the threads that the core keeps for shared work.
+//! Work without the GIL, and Python code on the threads that the core keeps for shared work.
 //!
-//! Promises: the caller waits without the interpreter lock, and is one of the threads, which go on to the core's own work without
+//! Promises: the caller waits without the GIL, and is one of the threads, which go on to the core's own work without
 //! sleeping in between.
 #![allow(unsafe_code)]
 
@@ -13,11 +13,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 thread_local! {
-    /// Of a thread that shares Python calls with others: who of them has the interpreter lock, or is about to ask for it.
+    /// Of a thread that shares Python calls with others: who of them has the GIL, or is about to ask for it.
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 
-/// Threads that call Python code want the interpreter lock for a microsecond at a time. Who has to wait for that lock is put to
+/// Threads that call Python code want the GIL for a microsecond at a time. Who has to wait for that lock is put to
 /// sleep, and waking up takes as long as fifty such turns; so they pass a baton, which they wait for awake.
 struct Turn {
     baton: Arc<Baton>,
@@ -25,12 +25,12 @@ struct Turn {
 }
 
 impl Turn {
-    /// To be called without the interpreter lock, before asking for it.
+    /// To be called without the GIL, before asking for it.
     fn take(&mut self) {
         self.is_mine = self.is_mine || self.baton.take();
     }
 
-    /// To be called without the interpreter lock.
+    /// To be called without the GIL.
     fn give(&mut self) {
         if std::mem::take(&mut self.is_mine) {
             self.baton.give();
@@ -48,7 +48,7 @@ fn with_turn(f: impl FnOnce(&mut Turn)) {
     TURN.with_borrow_mut(|turn| turn.as_mut().map_or((), f));
 }
 
-/// Runs `work` without the interpreter lock.
+/// Runs `work` without the GIL.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     py.detach(|| {
         with_turn(Turn::give);
@@ -58,7 +58,7 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Runs `call` with the interpreter lock, in turn with others that have the same baton.
+/// Runs `call` with the GIL, in turn with others that have the same baton.
 fn in_turn<T>(baton: &Arc<Baton>, call: impl FnOnce(Python<'_>) -> T) -> T {
     keep_thread_state();
     let mut mine = Turn { baton: Arc::clone(baton), is_mine: false };
@@ -80,7 +80,7 @@ fn keep_thread_state() {
     }
 }
 
-/// Puts back, without the interpreter lock, a thread's earlier turn; a call inside a call has a turn of its own.
+/// Puts back, without the GIL, a thread's earlier turn; a call inside a call has a turn of its own.
 struct Back(Option<Turn>);
 
 impl Drop for Back {
@@ -89,7 +89,7 @@ impl Drop for Back {
     }
 }
 
-/// Whether this thread may ask for the interpreter lock. CPython ends a process that has no memory for the state of a thread.
+/// Whether this thread may ask for the GIL. CPython ends a process that has no memory for the state of a thread.
 fn may_attach() -> bool {
     /// The state, and what others allocate before it is made.
     const ROOM: usize = 16 << 20;
@@ -97,7 +97,7 @@ fn may_attach() -> bool {
     unsafe { !ffi::PyGILState_GetThisThreadState().is_null() || has_room(ROOM) }
 }
 
-/// Calls `work`, which is to do all that is left to be done, on so many threads if there are, with the interpreter lock.
+/// Calls `work`, which is to do all that is left to be done, on so many threads if there are, with the GIL.
 pub fn on_threads(py: Python<'_>, threads: usize, work: &(dyn Fn(Python<'_>) + Sync)) {
     // More threads than cores would wait awake for those that have none.
     let baton = (threads <= sync::n_cores()).then(|| Arc::new(Baton::new()));

@@ -238,7 +238,7 @@ impl List {
     }
 
     fn for_each(&self, mut f: impl FnMut(&mut Handle)) {
-        // SAFETY: a handle is valid while in the list; no other reference to it exists under the interpreter lock.
+        // SAFETY: a handle is valid while in the list; no other reference to it exists under the GIL.
         self.handles().for_each(|handle| f(unsafe { &mut *handle }));
     }
 

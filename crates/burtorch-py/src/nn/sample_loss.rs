@@ -1,6 +1,6 @@
 //! `nn.sample_loss`: a model's loss of one sample, appended to the current graph in one call.
 //!
-//! Promises: a sample is read and checked before the graph is touched; long work releases the interpreter lock, so several
+//! Promises: a sample is read and checked before the graph is touched; long work releases the GIL, so several
 //! threads build branches at the same time; an error leaves the graph as it was.
 
 use burtorch_core::erased::Erasable;

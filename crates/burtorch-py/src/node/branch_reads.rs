@@ -20,7 +20,7 @@ fn grows_from(py: Python<'_>, graph: &Bound<'_, PyGraph>, trunk: &Bound<'_, PyGr
         if at.is(trunk) {
             return true;
         }
-        // SAFETY: under the interpreter lock, for this statement.
+        // SAFETY: under the GIL, for this statement.
         match unsafe { cell_of(&at) }.trunk(py) {
             Some(next) => at = next,
             None => return false,
@@ -43,7 +43,7 @@ pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<
         if grows_from(py, graph, &target) {
             target = graph.clone();
         } else if !grows_from(py, &target, graph) {
-            // SAFETY: under the interpreter lock, for these statements.
+            // SAFETY: under the GIL, for these statements.
             let both = unsafe { cell_of(&target).is_branch() && cell_of(graph).is_branch() };
             if both {
                 return Err(derived(py, "GraphMismatchError", TWO_BRANCHES.into()));
@@ -51,7 +51,7 @@ pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<
             return mismatch("a value");
         }
     }
-    // SAFETY: under the interpreter lock, for this statement.
+    // SAFETY: under the GIL, for this statement.
     if unsafe { cell_of(&target) }.is_frozen() {
         // SAFETY: a borrowed pointer to a living graph, or null with an error set.
         let here = unsafe { Bound::from_borrowed_ptr_or_err(py, current(py))?.cast_into_unchecked::<PyGraph>() };
@@ -79,7 +79,7 @@ pub fn import(py: Python<'_>, cell: &mut Cell, from: &Bound<'_, PyGraph>, range:
     let Some(trunk) = cell.trunk(py) else {
         return Err(burtorch_core::Error::GraphMismatch { what: "a value" }).or_raise(py);
     };
-    // SAFETY: under the interpreter lock; the trunk is another graph than the branch.
+    // SAFETY: under the GIL; the trunk is another graph than the branch.
     let above = unsafe { cell_of(&trunk) };
     let range = if trunk.is(from) { range } else { import(py, above, from, range)? };
     let Cell { graph, branching, .. } = cell;
@@ -97,7 +97,7 @@ pub fn is_foreign(cell: &Cell, owner: &Bound<'_, PyGraph>) -> bool {
 /// of the branch that reads them. Returns the graph; the Values are to be given back.
 ///
 /// # Safety
-/// `operands` are living Values; the interpreter lock is held.
+/// `operands` are living Values; the GIL is held.
 pub unsafe fn gather<'py, const N: usize>(
     py: Python<'py>,
     operands: [*mut ValueObject; N],
@@ -115,7 +115,7 @@ pub unsafe fn gather<'py, const N: usize>(
             found.push(unsafe { Bound::from_borrowed_ptr(py, value.cast()) });
             continue;
         }
-        // SAFETY: under the interpreter lock; the two cells are those of different graphs.
+        // SAFETY: under the GIL; the two cells are those of different graphs.
         let (cell, above) = unsafe { (cell_of(&target), cell_of(&from)) };
         if cell.is_busy() {
             return Err(cell.refusal(py));

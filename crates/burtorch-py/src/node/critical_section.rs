@@ -23,7 +23,7 @@ pub unsafe fn slot<R: Failed>(objects: &[*mut ffi::PyObject], f: impl FnOnce() -
 mod held {
     use super::ffi;
 
-    /// Runs `f`; the interpreter's lock is held.
+    /// Runs `f`; the GIL is held.
     ///
     /// # Safety
     /// None here; elsewhere `objects` are living ones, or one that is being deallocated.

@@ -26,7 +26,7 @@ use crate::node::vector::PyVector;
 /// The open branches, which none of their own freezes and no other thread is in.
 fn ready_to_end<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<Vec<Bound<'py, PyGraph>>> {
     let py = graph.py();
-    // SAFETY: under the interpreter lock, for this statement.
+    // SAFETY: under the GIL, for this statement.
     let open = unsafe { cell_of(graph) }.branching.as_ref().map(|b| b.open.iter().map(|b| b.clone_ref(py)).collect());
     let open: Vec<Py<PyGraph>> = open.unwrap_or_default();
     if open.is_empty() {
@@ -57,7 +57,7 @@ pub fn join(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
 fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
     let py = graph.py();
     let branches = ready_to_end(graph)?;
-    // SAFETY: under the interpreter lock; the cells are those of different graphs, and nothing here runs Python code.
+    // SAFETY: under the GIL; the cells are those of different graphs, and nothing here runs Python code.
     let cell = unsafe { cell_of(graph) };
     // SAFETY: as above.
     let mut cells: Vec<&mut Cell> = branches.iter().map(|branch| unsafe { cell_of(branch) }).collect();
@@ -192,7 +192,7 @@ pub fn discard(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
 
 fn discard_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     let branches = ready_to_end(graph)?;
-    // SAFETY: under the interpreter lock, as in `join`.
+    // SAFETY: under the GIL, as in `join`.
     thaw(unsafe { cell_of(graph) });
     for branch in &branches {
         let go = || {

@@ -29,7 +29,7 @@ impl Drop for OutsideNoGrad {
 /// Opens the list of dead Values where no thread is in a block any more.
 fn open_if(is_last: bool) {
     if is_last {
-        // SAFETY: under the interpreter lock.
+        // SAFETY: under the GIL.
         unsafe { free_list::open() };
     }
 }
@@ -69,7 +69,7 @@ impl PyNoGrad {
         let Some(graph) = &self.graph else {
             begin_block();
             // So that building at once, which asks no thread, does not happen.
-            // SAFETY: under the interpreter lock.
+            // SAFETY: under the GIL.
             unsafe { free_list::close() };
             return Ok(());
         };

@@ -60,7 +60,7 @@ pub fn plain(graph: &AnyGraph, node: NodeId, of_grad: bool) -> Result<Option<f64
 /// The scalar type of a Value's graph.
 ///
 /// # Safety
-/// `value` is a living Value; the interpreter lock is held; no reference into its cell is in use.
+/// `value` is a living Value; the GIL is held; no reference into its cell is in use.
 pub unsafe fn type_of(value: *mut ffi::PyObject) -> ScalarType {
     // SAFETY: by the contract of this function.
     unsafe { value::cell_of((*value.cast::<value::ValueObject>()).owner).graph.scalar_type() }
@@ -74,7 +74,7 @@ pub fn with_decimal<'py>(
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = a.py();
     for (x, c, constant_first) in [(a, b, false), (b, a, true)] {
-        // SAFETY: living objects under the interpreter lock.
+        // SAFETY: living objects under the GIL.
         let is_wide = unsafe { value::is_value(x.as_ptr()) && type_of(x.as_ptr()).elem == DType::Float128 };
         if !is_wide || is_text(c) {
             continue;

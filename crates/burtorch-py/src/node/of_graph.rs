@@ -25,7 +25,7 @@ pub fn leaf<'py>(graph: &Bound<'py, PyGraph>, x: f64) -> PyResult<(NodeId, Bound
 /// The node of a Value of this graph, or of a new constant for a number; `None` for anything else.
 pub fn node_or_constant(graph: &Bound<'_, PyGraph>, x: &Bound<'_, PyAny>) -> PyResult<Option<NodeId>> {
     let py = graph.py();
-    // SAFETY: a living object under the interpreter lock.
+    // SAFETY: a living object under the GIL.
     if unsafe { value::is_value(x.as_ptr()) } {
         return node_of(py, graph, x).map(Some);
     }
@@ -52,7 +52,7 @@ pub fn root_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyA
 type Check = unsafe fn(*mut value::ValueObject) -> Option<(&'static mut Cell, NodeId)>;
 
 fn node_as(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>, check: Check) -> PyResult<NodeId> {
-    // SAFETY: living objects under the interpreter lock.
+    // SAFETY: living objects under the GIL.
     unsafe {
         if !value::is_value(value.as_ptr()) {
             return Err(PyTypeError::new_err(format!("expected a Value, found {}", value.get_type().name()?)));
@@ -78,7 +78,7 @@ pub fn node_value<'py>(graph: &Bound<'py, PyGraph>, index: u32) -> PyResult<Boun
             false => Err(PyIndexError::new_err(format!("node {index} does not exist in a graph of {n} nodes"))),
         }
     })?;
-    // SAFETY: a living graph under the interpreter lock, which is not busy, as `with` has just found; no reference into the
+    // SAFETY: a living graph under the GIL, which is not busy, as `with` has just found; no reference into the
     // cell is in use.
     unsafe {
         let cell = PyGraph::cell_of_object(graph.as_ptr());

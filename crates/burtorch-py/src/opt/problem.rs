@@ -84,7 +84,7 @@ impl PyFiniteSum {
         self.children.iter().map(|child| child.get().sum.rows()).collect()
     }
 
-    /// Runs work on it without the interpreter lock.
+    /// Runs work on it without the GIL.
     pub fn detached<T: Send>(
         &self,
         py: Python<'_>,

@@ -1,4 +1,4 @@
-//! A method at work, for Python: steps without the interpreter lock, state, and counts.
+//! A method at work, for Python: steps without the GIL, state, and counts.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ fn run(runner: &mut Runner, gammas: &[f64], limits: &Limits, done: &mut u64) -> 
 }
 
 impl PyRunner {
-    /// Runs work on the runner without the interpreter lock.
+    /// Runs work on the runner without the GIL.
     fn with<T: Send>(
         &self,
         py: Python<'_>,

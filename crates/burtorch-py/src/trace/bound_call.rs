@@ -1,7 +1,7 @@
 //! `f.bind(x, grad)`: a call that reads and writes the caller's memory and converts nothing.
 //!
 //! Promises: a call allocates the float it returns and nothing else while the path stays the same. The buffers are held
-//! as long as the object lives. Everything runs under the interpreter lock.
+//! as long as the object lives. Everything runs under the GIL.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -84,7 +84,7 @@ impl PyBound {
             tree,
             variant: u64::MAX,
         };
-        // SAFETY: the type is made once, under the interpreter lock; a new object is ours.
+        // SAFETY: the type is made once, under the GIL; a new object is ours.
         unsafe {
             if TYPE.is_null() {
                 TYPE = make_type(py)?;
@@ -167,7 +167,7 @@ fn takes_a_number(call: &Call<'_>, x: &Array) -> PyResult<bool> {
 /// The fast way: the path that was used last.
 ///
 /// # Safety
-/// The binding's function is living; the interpreter lock is held.
+/// The binding's function is living; the GIL is held.
 #[inline(always)]
 unsafe fn quick(binding: &Binding) -> Option<f64> {
     // SAFETY: by the contract of this function; `from` and `to` point to `n` numbers of buffers that are held.
@@ -200,7 +200,7 @@ unsafe fn quick(binding: &Binding) -> Option<f64> {
 
 /// The full way: finds or records the path.
 fn slow(py: Python<'_>, object: *mut BoundObject) -> PyResult<f64> {
-    // SAFETY: a living bound function under the interpreter lock; the reference ends before Python code runs.
+    // SAFETY: a living bound function under the GIL; the reference ends before Python code runs.
     let (function, tree, numbers, with_gradient) = unsafe {
         let binding = &*(*object).binding;
         let mut numbers = Vec::new();
@@ -304,7 +304,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
 }
 
 /// # Safety
-/// The interpreter lock is held.
+/// The GIL is held.
 unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     let members = vec![
         ffi::PyMemberDef {

@@ -264,7 +264,7 @@ fn with_right_path<T>(
         found.or_raise(py)
     };
     let is_right = is_there && select()?;
-    // An audit that finds a difference puts what it traced in the place of all that was there.
+    // An audit that finds a difference puts what it traced in place of all that was there.
     if is_right && audit::is_due(call)? && !audit::at_call(call, arguments)? && !select()? {
         return Err(derived(py, "TraceError", "the function answers differently each time it runs".into()));
     }

@@ -31,7 +31,7 @@ struct Mixed {
 impl Mixed {
     /// Takes an argument apart; `None` for what only the body understands.
     fn read(&mut self, object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Option<Tree>> {
-        // SAFETY: a living object under the interpreter lock.
+        // SAFETY: a living object under the GIL.
         if unsafe { is_value(object.as_ptr()) } {
             self.operands.push(Operand::Value(object.clone().unbind()));
             return Ok(Some(Tree::Number));

@@ -124,7 +124,7 @@ fn are_same(now: &[Bound<'_, PyAny>], before: &[Py<PyAny>]) -> bool {
 /// Whether a list holds these items.
 fn holds(list: &Bound<'_, PyList>, items: &[Py<PyAny>]) -> bool {
     let n = list.len();
-    // SAFETY: a living list of `n` items under the interpreter lock: comparing addresses runs no code that could change it.
+    // SAFETY: a living list of `n` items under the GIL: comparing addresses runs no code that could change it.
     let differs =
         |k: &usize| unsafe { ffi::PyList_GET_ITEM(list.as_ptr(), *k as ffi::Py_ssize_t) } != items[*k].as_ptr();
     n == items.len() && (0..n).filter(differs).all(|k| list.get_item(k).is_ok_and(|now| is_same(&now, &items[k])))

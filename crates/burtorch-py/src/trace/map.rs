@@ -1,4 +1,4 @@
-//! `f.map` and `f.map_value_and_grad`: a traced function over rows, in lanes, without the interpreter lock.
+//! `f.map` and `f.map_value_and_grad`: a traced function over rows, in lanes, without the GIL.
 //!
 //! Promises: a row's result does not depend on other rows, on threads or on where rows lie. Rows on which a guard answers
 //! otherwise are tried on the other paths and traced if none is right.

@@ -3,7 +3,7 @@
 //! How it is made, collected and shown is in `object_type`.
 //!
 //! Promises: no reference into the state is held while Python code runs, so a function may call itself, or be called
-//! from a callback, at any time. Everything runs under the interpreter lock.
+//! from a callback, at any time. Everything runs under the GIL.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -33,7 +33,7 @@ pub struct FunctionObject {
 /// The state of a function, for the duration of one expression that runs no Python code.
 ///
 /// # Safety
-/// `function` is a living Function; the interpreter lock is held; no other reference into its state is in use.
+/// `function` is a living Function; the GIL is held; no other reference into its state is in use.
 #[inline(always)]
 pub unsafe fn state_of<'a>(function: *mut FunctionObject) -> Option<&'a mut FunctionState> {
     // SAFETY: by the contract of this function.
@@ -216,7 +216,7 @@ impl<'py> Call<'py> {
 
     /// Runs `f` on the state.
     pub fn with<T>(&self, f: impl FnOnce(&mut FunctionState) -> T) -> PyResult<T> {
-        // SAFETY: a living Function under the interpreter lock; `f` is ours and runs no Python code.
+        // SAFETY: a living Function under the GIL; `f` is ours and runs no Python code.
         let state = unsafe { state_of(self.object()) };
         state.map(f).ok_or_else(|| PyTypeError::new_err("this Function is being destroyed"))
     }

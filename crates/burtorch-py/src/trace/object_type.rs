@@ -80,7 +80,7 @@ fn options(named: &mut Call<'_>) -> PyResult<Options> {
 /// A Function with this state, or null.
 ///
 /// # Safety
-/// The type of Functions, or one that derives from it, under the interpreter lock.
+/// The type of Functions, or one that derives from it, under the GIL.
 unsafe fn allocated(type_: *mut ffi::PyTypeObject, state: FunctionState) -> *mut FunctionObject {
     // SAFETY: by the contract of this function; the object is filled before it is seen.
     unsafe {
@@ -104,7 +104,7 @@ pub fn options_of(function: &Bound<'_, PyAny>) -> Option<Options> {
     if !is_function(function) {
         return None;
     }
-    // SAFETY: a living Function under the interpreter lock.
+    // SAFETY: a living Function under the GIL.
     unsafe { state_of(function.as_ptr().cast()) }.map(|state| state.options)
 }
 
@@ -191,7 +191,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
 
 /// `repr(f)`
 unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: a living Function under the interpreter lock.
+    // SAFETY: a living Function under the GIL.
     entered(|py| unsafe {
         let text = state_of(object.cast()).map_or("<Function>".into(), |s| format!("<Function {}>", s.name));
         text.into_pyobject(py).map_or(ptr::null_mut(), |text| text.into_ptr())
@@ -200,7 +200,7 @@ unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
 
 /// `f.__wrapped__`
 unsafe extern "C" fn wrapped(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: a living Function under the interpreter lock.
+    // SAFETY: a living Function under the GIL.
     caught(|| unsafe {
         let body = state_of(object.cast()).map_or(ffi::Py_None(), |state| state.body.as_ptr());
         ffi::Py_INCREF(body);
@@ -221,7 +221,7 @@ unsafe extern "C" fn of_body(object: *mut ffi::PyObject, name: *mut c_void) -> *
 
 /// `f.program`
 unsafe extern "C" fn program(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: a living Function under the interpreter lock.
+    // SAFETY: a living Function under the GIL.
     caught(|| unsafe { method::<6>(object, ptr::null(), 0, ptr::null_mut()) })
 }
 
@@ -238,20 +238,20 @@ macro_rules! methods {
 
 /// Whether an object is a Function.
 pub fn is_function(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: the type is made when the module is loaded; under the interpreter lock.
+    // SAFETY: the type is made when the module is loaded; under the GIL.
     unsafe { !TYPE.is_null() && ffi::PyObject_TypeCheck(object.as_ptr(), TYPE) != 0 }
 }
 
 /// The functions that ran while a Function was traced.
 pub fn executed(function: &Bound<'_, PyAny>) -> Vec<Py<PyAny>> {
-    // SAFETY: callers pass a living Function under the interpreter lock.
+    // SAFETY: callers pass a living Function under the GIL.
     let state = unsafe { state_of(function.as_ptr().cast()) };
     state.map_or_else(Vec::new, |state| state.executed.iter().map(|held| held.clone_ref(function.py())).collect())
 }
 
 /// Makes the type and adds it to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    // SAFETY: while the module is loaded, under the interpreter lock; what the slots point to is leaked.
+    // SAFETY: while the module is loaded, under the GIL; what the slots point to is leaked.
     unsafe {
         if TYPE.is_null() {
             TYPE = make_type(m.py())?;
@@ -261,7 +261,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// # Safety
-/// The interpreter lock is held.
+/// The GIL is held.
 unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     use super::docs;
     let all = methods! {

@@ -141,7 +141,7 @@ fn install(py: Python<'_>) -> Result<Option<Py<PyAny>>, ()> {
         (None, None) => Before { function: None, object: ptr::null_mut() },
     };
     BEFORE.set(before);
-    // SAFETY: under the interpreter lock.
+    // SAFETY: under the GIL.
     unsafe { ffi::PyEval_SetProfile(Some(hook), ptr::null_mut()) };
     Ok(object.map(Bound::unbind))
 }
@@ -158,7 +158,7 @@ fn restore(py: Python<'_>, object: Option<Py<PyAny>>) {
         return;
     }
     if installed().is_some() {
-        // SAFETY: under the interpreter lock; the function and its object are those that were there, and it is kept.
+        // SAFETY: under the GIL; the function and its object are those that were there, and it is kept.
         unsafe { ffi::PyEval_SetProfile(before.function, before.object) };
         return;
     }

@@ -72,7 +72,7 @@ pub enum Others {
 
 /// Whether an object is a Value or a Vector.
 pub fn is_of_graph(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: a living object under the interpreter lock.
+    // SAFETY: a living object under the GIL.
     let is_value = unsafe { is_value(object.as_ptr()) };
     is_value || object.is_instance_of::<PyVector>()
 }
@@ -454,7 +454,7 @@ pub fn holds_values(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if !has_dtype(object)? || !object.getattr("dtype")?.getattr("kind")?.eq("O")? {
         return Ok(false);
     }
-    // SAFETY: living objects under the interpreter lock.
+    // SAFETY: living objects under the GIL.
     let is_one =
         |item: &PyResult<Bound<'_, PyAny>>| item.as_ref().map_or(true, |item| unsafe { is_value(item.as_ptr()) });
     object.getattr("flat")?.try_iter()?.find(is_one).transpose().map(|found| found.is_some())

@@ -95,7 +95,7 @@ impl Forward {
         results
     }
 
-    /// The loop with tangents beside what moves, in the place of the loop itself.
+    /// The loop with tangents beside what moves, in place of the loop itself.
     pub(in super::super) fn loop_moved(&mut self, of: &Loop, operands: &[ValueId]) -> Result<Vec<ValueId>> {
         let first = of.first();
         let operands_of = &operands[first..];

@@ -55,7 +55,7 @@ impl Sweep<'_> {
 }
 
 impl Forward {
-    /// The rows with tangents beside what moves, in the place of the rows themselves.
+    /// The rows with tangents beside what moves, in place of the rows themselves.
     pub(in super::super) fn rows_moved(&mut self, of: &Rows, operands: &[ValueId]) -> Result<Vec<ValueId>> {
         let body = &of.body.0;
         let moving: Vec<_> = operands.iter().map(|&v| self.tangent_of(v).is_some()).collect();

@@ -67,7 +67,7 @@ unsafe extern "C" fn free<T>(held: *mut T) {
     caught(|| {
         // SAFETY: it was leaked by `capsule` as a `Capsule<T>`, of which the tensor is the beginning.
         let mut held = unsafe { Box::from_raw(held.cast::<Capsule<T>>()) };
-        // Consumers may free without the interpreter lock; after the interpreter's end the array is leaked.
+        // Consumers may free without the GIL; after the interpreter's end the array is leaked.
         Python::try_attach(|_| drop(held.array.take()));
         std::mem::forget(held.array.take());
     })

@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 
 /// Whether this is a masked array of NumPy.
 pub fn is_masked(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: a living object under the interpreter lock has a living type.
+    // SAFETY: a living object under the GIL has a living type.
     let class = unsafe { &*ffi::Py_TYPE(object.as_ptr()) };
     // Objects of a class written in Python have a `__dict__`; array.array, a heap type too, has none.
     // SAFETY: as above.

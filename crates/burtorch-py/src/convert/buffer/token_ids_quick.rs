@@ -15,7 +15,7 @@ use super::read::Dims;
 /// Reads plain token ids into `out`, replacing its content; `None`, with nothing raised, for the whole way.
 pub fn quick_symbols(object: &Bound<'_, PyAny>, out: &mut Vec<u32>) -> Option<Dims> {
     out.clear();
-    // SAFETY: a living object under the interpreter lock.
+    // SAFETY: a living object under the GIL.
     unsafe {
         if ffi::PyList_CheckExact(object.as_ptr()) != 0 {
             return from_list(object.as_ptr(), out);
@@ -118,7 +118,7 @@ unsafe fn take<T: Entry>(at: *const T, n: usize, out: &mut Vec<u32>) -> bool {
 }
 
 /// # Safety
-/// `list` is a living list; the interpreter lock is held.
+/// `list` is a living list; the GIL is held.
 unsafe fn from_list(list: *mut ffi::PyObject, out: &mut Vec<u32>) -> Option<Dims> {
     debug_assert!(!list.is_null());
     // SAFETY: items of a list are living objects, and nothing here runs code that could change it.

@@ -1,7 +1,7 @@
 //! How an operation on Values becomes a node and a Value: the way without questions, and the one with all of them.
 //!
 //! Promises: both ways append the same nodes. Nothing here panics or calls back into Python while a reference into the graph
-//! exists. Everything runs under the interpreter lock.
+//! exists. Everything runs under the GIL.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -32,7 +32,7 @@ pub trait Build<const N: usize>: Copy {
 /// Runs `build` on the graph of `owner` and wraps the new node, or returns null with an error set.
 ///
 /// # Safety
-/// `owner` is a living `Graph`, `operands` are values of it; the interpreter lock is held.
+/// `owner` is a living `Graph`, `operands` are values of it; the GIL is held.
 #[inline(always)]
 pub unsafe fn append<const N: usize>(
     owner: *mut ffi::PyObject,
@@ -177,7 +177,7 @@ unsafe fn append_calmly(owner: *mut ffi::PyObject, operation: &dyn Operation) ->
 /// `append` for values of several graphs, or of a frozen one: on the branch that reads them all, if there is one.
 ///
 /// # Safety
-/// `operands` are living values; the interpreter lock is held; no reference into their cells is in use.
+/// `operands` are living values; the GIL is held; no reference into their cells is in use.
 #[cold]
 #[inline(never)]
 pub unsafe fn append_in_branch<const N: usize>(
@@ -199,7 +199,7 @@ pub unsafe fn append_in_branch<const N: usize>(
 /// Checks the operands and appends, unless there is a question left.
 ///
 /// # Safety
-/// `operands` are living values of this graph; the interpreter lock is held.
+/// `operands` are living values of this graph; the GIL is held.
 unsafe fn append_quick<S: Scalar, const N: usize>(
     graph: &mut Graph<'static, S>,
     operands: [*mut ValueObject; N],

@@ -30,7 +30,7 @@ use crate::params::PySubset;
 /// `.data`
 pub unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     let run = || {
-        // SAFETY: a living Value under the interpreter lock, as in every getter here.
+        // SAFETY: a living Value under the GIL, as in every getter here.
         unsafe { number_or_object(value, false) }
     };
     // SAFETY: objects that the interpreter passes.
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn get_grad(value: *mut ffi::PyObject, _: *mut c_void) -> 
 /// The data or the gradient: a float, or where that is too narrow a Decimal or a tuple.
 #[inline(always)]
 unsafe fn number_or_object(value: *mut ffi::PyObject, of_grad: bool) -> *mut ffi::PyObject {
-    // SAFETY: a living Value under the interpreter lock.
+    // SAFETY: a living Value under the GIL.
     unsafe {
         let checked = if of_grad { checked_for_gradient(value.cast()) } else { checked(value.cast()) };
         let Some((cell, node)) = checked else {
@@ -85,7 +85,7 @@ pub unsafe fn read<T>(
     value: *mut ffi::PyObject,
     f: impl FnOnce(&mut Cell, NodeId) -> burtorch_core::Result<T>,
 ) -> Option<T> {
-    // SAFETY: callers pass a living Value under the interpreter lock; `f` calls no Python code.
+    // SAFETY: callers pass a living Value under the GIL; `f` calls no Python code.
     let (cell, _) = unsafe { checked(value.cast()) }?;
     if cell.is_busy() && cell.is_traced() {
         raise_python(crate::convert::refusals::reading_refused());
@@ -139,7 +139,7 @@ unsafe fn assigned(name: &str, value: *mut ffi::PyObject, x: *mut ffi::PyObject)
         raise_python(error);
         return None;
     }
-    // SAFETY: a living Value and a living object under the interpreter lock.
+    // SAFETY: a living Value and a living object under the GIL.
     let read = unsafe {
         if ffi::PyFloat_CheckExact(x) != 0 {
             return Some(AnyNumber::One(ffi::PyFloat_AS_DOUBLE(x)));
@@ -161,7 +161,7 @@ unsafe fn assigned(name: &str, value: *mut ffi::PyObject, x: *mut ffi::PyObject)
 
 unsafe extern "C" fn set_data(value: *mut ffi::PyObject, x: *mut ffi::PyObject, _: *mut c_void) -> c_int {
     let run = || {
-        // SAFETY: a living Value under the interpreter lock.
+        // SAFETY: a living Value under the GIL.
         unsafe {
             let Some(x) = assigned("data", value, x) else {
                 return -1;
@@ -176,7 +176,7 @@ unsafe extern "C" fn set_data(value: *mut ffi::PyObject, x: *mut ffi::PyObject, 
 
 unsafe extern "C" fn set_grad(value: *mut ffi::PyObject, x: *mut ffi::PyObject, _: *mut c_void) -> c_int {
     let run = || {
-        // SAFETY: a living Value under the interpreter lock.
+        // SAFETY: a living Value under the GIL.
         unsafe {
             let Some(x) = assigned("grad", value, x) else {
                 return -1;
@@ -195,7 +195,7 @@ unsafe fn getter<T: for<'py> IntoPyObject<'py>>(
     value: *mut ffi::PyObject,
     f: impl FnOnce(&mut Cell, NodeId) -> burtorch_core::Result<T>,
 ) -> *mut ffi::PyObject {
-    // SAFETY: a living Value under the interpreter lock; the reference into its graph ends before objects are made.
+    // SAFETY: a living Value under the GIL; the reference into its graph ends before objects are made.
     unsafe {
         let Some(read) = checked(value.cast()).map(|(cell, node)| f(cell, node)) else {
             return ptr::null_mut();
@@ -249,7 +249,7 @@ unsafe extern "C" fn get_label(value: *mut ffi::PyObject, _: *mut c_void) -> *mu
 
 unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObject, _: *mut c_void) -> c_int {
     let run = || {
-        // SAFETY: a living Value under the interpreter lock.
+        // SAFETY: a living Value under the GIL.
         unsafe {
             let text = attached(|py| Bound::from_borrowed_ptr_or_opt(py, label).map(|label| label_text(&label)));
             let text = match text {
@@ -370,7 +370,7 @@ unsafe extern "C" fn detach(value: *mut ffi::PyObject, _: *mut ffi::PyObject) ->
                 super::step::Step::Detach
             }
         }
-        // SAFETY: a living Value under the interpreter lock; what `append` returns is a Value of the same graph.
+        // SAFETY: a living Value under the GIL; what `append` returns is a Value of the same graph.
         unsafe {
             let owner = (*value.cast::<ValueObject>()).owner;
             let copy = super::append::append(owner, [value.cast()], Detach);
@@ -387,14 +387,14 @@ unsafe extern "C" fn detach(value: *mut ffi::PyObject, _: *mut ffi::PyObject) ->
 
 /// `math.trunc(v)`
 unsafe extern "C" fn trunc(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: a living Value under the interpreter lock.
+    // SAFETY: a living Value under the GIL.
     caught(|| unsafe { int(value) })
 }
 
 /// `v.same_node(w)`
 unsafe extern "C" fn same_node(value: *mut ffi::PyObject, other: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let run = || {
-        // SAFETY: a living Value and a living object under the interpreter lock.
+        // SAFETY: a living Value and a living object under the GIL.
         unsafe {
             if !is_value(other) {
                 return raise_python(PyTypeError::new_err("same_node() expects a Value"));
@@ -413,7 +413,7 @@ unsafe extern "C" fn same_node(value: *mut ffi::PyObject, other: *mut ffi::PyObj
 /// `v.to_string()`
 unsafe extern "C" fn to_string(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let run = || {
-        // SAFETY: a living Value under the interpreter lock; its owner is a living Graph.
+        // SAFETY: a living Value under the GIL; its owner is a living Graph.
         attached(|py| unsafe {
             let object = value.cast::<ValueObject>();
             let Some((_, node)) = checked(object) else { return ptr::null_mut() };

@@ -1,6 +1,6 @@
 //! Whether the node of a Value is still there, and its graph free: what every use of a Value begins with.
 //!
-//! Promises: a stale handle, or a graph in use, is one typed error. Everything runs under the interpreter lock.
+//! Promises: a stale handle, or a graph in use, is one typed error. Everything runs under the GIL.
 #![allow(unsafe_code)]
 
 use burtorch_core::NodeId;
@@ -54,7 +54,7 @@ pub unsafe fn checked_for_sweep<'a>(value: *mut ValueObject) -> Option<(&'a mut 
 /// Reads a value's node after checking it: `None` with an error set if it is stale or its graph is busy.
 ///
 /// # Safety
-/// `value` is a living value; the interpreter lock is held; no reference into its cell is in use.
+/// `value` is a living value; the GIL is held; no reference into its cell is in use.
 #[inline(always)]
 pub unsafe fn checked<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, NodeId)> {
     // SAFETY: by the contract of this function.

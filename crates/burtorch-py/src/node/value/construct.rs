@@ -24,7 +24,7 @@ use crate::node::numbers as of_node;
 /// Makes a leaf of `x` on `owner`, as a `Value`: at once where no question is left, as in `append_at_once`.
 ///
 /// # Safety
-/// `owner` is a living `Graph`; the interpreter lock is held.
+/// `owner` is a living `Graph`; the GIL is held.
 #[inline(always)]
 unsafe fn new_leaf(owner: *mut ffi::PyObject, x: f64) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function; nothing here calls Python code.
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn new(
 /// A Value on the graph, for `new`.
 ///
 /// # Safety
-/// `owner` is a living `Graph`, `type_` is `Value` or a subclass; the interpreter lock is held.
+/// `owner` is a living `Graph`, `type_` is `Value` or a subclass; the GIL is held.
 unsafe fn make(
     type_: *mut ffi::PyTypeObject,
     owner: *mut ffi::PyObject,
@@ -210,13 +210,13 @@ unsafe fn make(
     label: Option<String>,
 ) -> PyResult<*mut ffi::PyObject> {
     let py = data.py();
-    // SAFETY: a living graph under the interpreter lock; the reference into its cell ends here.
+    // SAFETY: a living graph under the GIL; the reference into its cell ends here.
     let scalar_type = unsafe { cell_of(owner).graph.scalar_type() };
     let Some(x) = of_node::read(data, scalar_type)? else {
         let found = data.get_type().name()?;
         return Err(PyTypeError::new_err(format!("Value() expects a real number, found {found}")));
     };
-    // SAFETY: a type of ours, a living graph, the interpreter lock; a label is put on a fresh Value.
+    // SAFETY: a type of ours, a living graph, the GIL; a label is put on a fresh Value.
     unsafe {
         let before = cell_of(owner).graph.mark();
         let object = new_leaf_slow(type_, owner, &x);

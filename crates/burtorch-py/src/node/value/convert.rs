@@ -37,7 +37,7 @@ pub unsafe extern "C" fn round(
             // SAFETY: the interpreter passes a living Value under its lock.
             return unsafe { unary_method::<ops::Round>(value, std::ptr::null_mut()) };
         }
-        // SAFETY: `n` living objects under the interpreter lock.
+        // SAFETY: `n` living objects under the GIL.
         attached(|py| unsafe {
             let arguments = (0..n.max(0) as usize).map(|k| Bound::from_borrowed_ptr(py, *arguments.add(k)));
             let arguments = PyTuple::new(py, arguments.collect::<Vec<_>>());
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn round(
 /// `format(v, spec)`: the data, formatted as a float is.
 pub unsafe extern "C" fn format(value: *mut ffi::PyObject, spec: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let run = || {
-        // SAFETY: a living Value and a living object under the interpreter lock.
+        // SAFETY: a living Value and a living object under the GIL.
         unsafe {
             if ffi::PyUnicode_Check(spec) == 0 {
                 return raise_python(PyTypeError::new_err("__format__() expects a str"));
@@ -79,7 +79,7 @@ unsafe fn with_number<'py>(
     value: *mut ffi::PyObject,
     f: impl FnOnce(Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
 ) -> *mut ffi::PyObject {
-    // SAFETY: a living Value under the interpreter lock.
+    // SAFETY: a living Value under the GIL.
     unsafe {
         let scalar_type = of_node::type_of(value);
         if scalar_type.lanes > 1 {
@@ -94,7 +94,7 @@ unsafe fn with_number<'py>(
 /// Whether a function is being traced on the value's graph.
 ///
 /// # Safety
-/// `value` is a living Value; the interpreter lock is held.
+/// `value` is a living Value; the GIL is held.
 #[inline(always)]
 unsafe fn is_traced(value: *mut ffi::PyObject) -> bool {
     // SAFETY: by the contract of this function.
@@ -105,7 +105,7 @@ unsafe fn is_traced(value: *mut ffi::PyObject) -> bool {
 /// `repr(v)`, as micrograd prints it.
 pub unsafe extern "C" fn repr(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let run = || {
-        // SAFETY: a living Value under the interpreter lock.
+        // SAFETY: a living Value under the GIL.
         attached(|py| unsafe {
             // Without the number, which would be that of the trace for ever.
             if is_traced(value) || crate::convert::refusals::is_tracing() {
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn repr(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
 /// `hash(v)`: by node, the same for all its handles, also when reclaim renumbers it.
 pub unsafe extern "C" fn hash(value: *mut ffi::PyObject) -> ffi::Py_hash_t {
     let run = || {
-        // SAFETY: a living Value under the interpreter lock.
+        // SAFETY: a living Value under the GIL.
         unsafe {
             let Some((cell, node)) = checked(value.cast()) else {
                 return -1;
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn hash(value: *mut ffi::PyObject) -> ffi::Py_hash_t {
 /// if all of them are; they have no order.
 pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_int) -> *mut ffi::PyObject {
     let run = || {
-        // SAFETY: living objects under the interpreter lock, the first a Value.
+        // SAFETY: living objects under the GIL, the first a Value.
         unsafe {
             let fits_float = |x| of_node::type_of(x).fits_float();
             let mut comparison = comparison_of(how);
@@ -222,7 +222,7 @@ fn not_implemented() -> *mut ffi::PyObject {
 
 /// Integers are compared exactly, also those that no float holds, as Python compares a float with them.
 unsafe fn compare_with_int(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_int) -> *mut ffi::PyObject {
-    // SAFETY: a living Value and a living int under the interpreter lock.
+    // SAFETY: a living Value and a living int under the GIL.
     unsafe {
         let x = get_data(a, ptr::null_mut());
         if x.is_null() {
@@ -238,7 +238,7 @@ unsafe fn compare_with_int(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_
 #[cold]
 #[inline(never)]
 unsafe fn compare_as_objects(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_int) -> *mut ffi::PyObject {
-    // SAFETY: living objects under the interpreter lock, the first a Value.
+    // SAFETY: living objects under the GIL, the first a Value.
     attached(|py| unsafe {
         let with_value = is_value(b);
         let has_lanes = |x| of_node::type_of(x).lanes > 1;
@@ -266,7 +266,7 @@ unsafe fn number_as_object<'py>(
     value: *mut ffi::PyObject,
     other: *mut ffi::PyObject,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    // SAFETY: a living Value and a living object under the interpreter lock.
+    // SAFETY: a living Value and a living object under the GIL.
     unsafe {
         if is_value(other) {
             return Ok(None);
@@ -303,7 +303,7 @@ fn one_or_lanes(x: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
 /// The number a Value holds, rounded to a float, or `None` with an error set; lanes are a ValueError.
 ///
 /// # Safety
-/// `value` is a living Value; the interpreter lock is held.
+/// `value` is a living Value; the GIL is held.
 #[inline(always)]
 unsafe fn data_of(value: *mut ffi::PyObject) -> Option<f64> {
     // SAFETY: by the contract of this function.
@@ -319,7 +319,7 @@ unsafe fn data_of(value: *mut ffi::PyObject) -> Option<f64> {
 #[cold]
 #[inline(never)]
 unsafe fn rounded(value: *mut ffi::PyObject) -> Option<f64> {
-    // SAFETY: a living Value under the interpreter lock.
+    // SAFETY: a living Value under the GIL.
     unsafe {
         let scalar_type = of_node::type_of(value);
         if scalar_type.lanes > 1 {
@@ -333,7 +333,7 @@ unsafe fn rounded(value: *mut ffi::PyObject) -> Option<f64> {
 /// `bool(v)`
 pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
     let run = || {
-        // SAFETY: a living Value under the interpreter lock.
+        // SAFETY: a living Value under the GIL.
         unsafe {
             match peek(value, |cell, node| of_node::plain(&cell.graph, node, false)) {
                 Some(Some(x)) => {
@@ -367,7 +367,7 @@ pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
 /// `float(v)`: the data; the gradient is dropped.
 pub unsafe extern "C" fn float(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let run = || {
-        // SAFETY: a living Value under the interpreter lock.
+        // SAFETY: a living Value under the GIL.
         unsafe {
             if is_traced(value) {
                 return raise_python(refusals::reading_refused());
@@ -385,7 +385,7 @@ pub unsafe extern "C" fn float(value: *mut ffi::PyObject) -> *mut ffi::PyObject 
 /// `int(v)`: the data, towards zero.
 pub unsafe extern "C" fn int(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let run = || {
-        // SAFETY: a living Value under the interpreter lock.
+        // SAFETY: a living Value under the GIL.
         unsafe {
             match read(value, |cell, node| of_node::plain(&cell.graph, node, false)) {
                 Some(Some(x)) => ffi::PyLong_FromDouble(x),

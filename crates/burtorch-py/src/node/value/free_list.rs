@@ -2,7 +2,7 @@
 //!
 //! Promises: each object in the list keeps its type and the reference to it, has no weak references, a reference count of zero
 //! and the handle of a Value. Taking and giving ask one question each. While the list is closed both say no, so that who asks
-//! it for memory need not ask for the reason: a thread that builds constants only. Guarded by the interpreter lock.
+//! it for memory need not ask for the reason: a thread that builds constants only. Guarded by the GIL.
 #![allow(unsafe_code)]
 
 #[cfg(not(any(Py_GIL_DISABLED, py_sys_config = "Py_TRACE_REFS")))]
@@ -26,7 +26,7 @@ mod list {
     /// A dead object, or null.
     ///
     /// # Safety
-    /// The interpreter lock is held.
+    /// The GIL is held.
     #[inline(always)]
     pub unsafe fn first() -> *mut ValueObject {
         // SAFETY: the lock makes this thread the only one here; the number is never above `CLOSED`.
@@ -36,7 +36,7 @@ mod list {
     /// Takes the first object from the list and brings it to life, with one reference; its `owner` is to be set.
     ///
     /// # Safety
-    /// The interpreter lock is held; `object` is what `first` returned, and not null.
+    /// The GIL is held; `object` is what `first` returned, and not null.
     #[inline(always)]
     pub unsafe fn take(object: *mut ValueObject) {
         debug_assert!(!object.is_null());
@@ -51,7 +51,7 @@ mod list {
     /// Keeps the memory of a dead object; `false` if there is no place.
     ///
     /// # Safety
-    /// The interpreter lock is held; `object` is dead, of the exact type and without weak references.
+    /// The GIL is held; `object` is dead, of the exact type and without weak references.
     #[inline(always)]
     pub unsafe fn give(object: *mut ValueObject) -> bool {
         // SAFETY: as in `take`; the place is below `CLOSED`.
@@ -70,7 +70,7 @@ mod list {
     /// Closes the list: `first` finds nothing, `give` keeps nothing.
     ///
     /// # Safety
-    /// The interpreter lock is held.
+    /// The GIL is held.
     pub unsafe fn close() {
         // SAFETY: the lock makes this thread the only one here.
         unsafe {
@@ -83,7 +83,7 @@ mod list {
     /// Opens the list again.
     ///
     /// # Safety
-    /// The interpreter lock is held.
+    /// The GIL is held.
     pub unsafe fn open() {
         // SAFETY: the lock makes this thread the only one here.
         unsafe {
@@ -96,7 +96,7 @@ mod list {
     /// As `first` and `take` together, also where the list is closed.
     ///
     /// # Safety
-    /// The interpreter lock is held.
+    /// The GIL is held.
     pub unsafe fn take_any() -> *mut ValueObject {
         // SAFETY: as for `first` and `take`, with the list as it is when open.
         unsafe {
@@ -131,7 +131,7 @@ mod list {
     }
 }
 
-/// Where there is no interpreter lock, or the interpreter wants to know every object, nothing is kept.
+/// Where there is no GIL, or the interpreter wants to know every object, nothing is kept.
 #[cfg(any(Py_GIL_DISABLED, py_sys_config = "Py_TRACE_REFS"))]
 #[allow(clippy::missing_safety_doc, reason = "as above, but nothing can go wrong")]
 mod list {

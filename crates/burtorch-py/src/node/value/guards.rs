@@ -34,7 +34,7 @@ pub fn with_int(x: &Bound<'_, PyAny>, comparison: Comparison) -> PyResult<Option
 
 /// The tracing of a Value's graph, if there is one, with the Value's node.
 unsafe fn traced<'a>(value: *mut ValueObject) -> (&'a mut Cell, NodeId) {
-    // SAFETY: callers hold the interpreter lock and a living, checked Value.
+    // SAFETY: callers hold the GIL and a living, checked Value.
     unsafe { (cell_of((*value).owner), NodeId::from_index((*value).handle.start)) }
 }
 
@@ -79,7 +79,7 @@ pub fn compared(
 /// Remembers that `copy` is a copy of `of` through which no gradient flows.
 ///
 /// # Safety
-/// Both are living Values of the graph of `cell`; the interpreter lock is held.
+/// Both are living Values of the graph of `cell`; the GIL is held.
 pub unsafe fn detached(cell: &mut Cell, copy: *mut ValueObject, of: *mut ValueObject) {
     debug_assert!(cell.is_busy());
     // SAFETY: by the contract of this function.

@@ -79,7 +79,7 @@ unsafe extern "C" fn unary_function<O: UnaryOp>(
 
 /// Shared by methods and functions of two operands.
 unsafe fn binary_of<O: BinaryOp>(x: *mut ffi::PyObject, y: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: living objects under the interpreter lock.
+    // SAFETY: living objects under the GIL.
     unsafe {
         match (is_value(x), is_value(y)) {
             (true, true) => append_both(x.cast(), y.cast(), Binary::<O>(PhantomData)),
@@ -112,7 +112,7 @@ unsafe extern "C" fn binary_method<O: BinaryOp>(x: *mut ffi::PyObject, y: *mut f
 }
 
 /// # Safety
-/// A living Value and a living object under the interpreter lock.
+/// A living Value and a living object under the GIL.
 unsafe fn with_constant<O: BinaryOp>(x: *mut ffi::PyObject, c: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
     unsafe {
@@ -286,7 +286,7 @@ unsafe fn slice_of<'a>(arguments: *mut *mut ffi::PyObject, n: ffi::Py_ssize_t) -
 
 #[cold]
 fn not_operands(op: Op, found: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: `found` is a living object under the interpreter lock, as all callers have it.
+    // SAFETY: `found` is a living object under the GIL, as all callers have it.
     let type_name = unsafe { CStr::from_ptr((*ffi::Py_TYPE(found)).tp_name) }.to_string_lossy();
     let message = format!("{}() expects a Value or a real number, found {type_name}", op.name());
     raise_python(PyTypeError::new_err(message))

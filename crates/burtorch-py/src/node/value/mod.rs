@@ -62,7 +62,7 @@ Example:
 /// Makes the type and adds it and the op functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
-    // SAFETY: called once, while the module is loaded, under the interpreter lock. The definitions are leaked, as the
+    // SAFETY: called once, while the module is loaded, under the GIL. The definitions are leaked, as the
     // interpreter keeps pointers to them for ever.
     unsafe {
         if object::value_type().is_null() {
@@ -82,7 +82,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// # Safety
-/// The interpreter lock is held.
+/// The GIL is held.
 unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     let mut all_methods = attributes::methods();
     all_methods.extend(methods::op_methods());

@@ -108,7 +108,7 @@ build!(Left<O: Operator>(c), 1, |graph, [x]| O::left_quick(graph, c, x), Step::L
 /// Two values of one graph, or null with `GraphMismatchError` set.
 ///
 /// # Safety
-/// Both are living values; the interpreter lock is held.
+/// Both are living values; the GIL is held.
 #[inline(always)]
 pub unsafe fn append_both(a: *mut ValueObject, b: *mut ValueObject, build: impl Build<2>) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.

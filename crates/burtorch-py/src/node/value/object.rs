@@ -1,7 +1,7 @@
 //! The raw Python object behind `Value`: its memory, and how slots reach the graph behind it.
 //!
 //! Promises: an object is in the live-handle list of its graph from birth to death; nothing here panics or calls back
-//! into Python while a reference into the graph exists. Everything runs under the interpreter lock.
+//! into Python while a reference into the graph exists. Everything runs under the GIL.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -33,14 +33,14 @@ static mut TYPE: *mut ffi::PyTypeObject = ptr::null_mut();
 /// The `Value` type; null before the module is loaded.
 #[inline(always)]
 pub fn value_type() -> *mut ffi::PyTypeObject {
-    // SAFETY: written once, under the interpreter lock, before any value exists; only read afterwards.
+    // SAFETY: written once, under the GIL, before any value exists; only read afterwards.
     unsafe { TYPE }
 }
 
 /// Stores the type.
 ///
 /// # Safety
-/// Called once, under the interpreter lock, before any value is made.
+/// Called once, under the GIL, before any value is made.
 pub unsafe fn set_value_type(type_: *mut ffi::PyTypeObject) {
     // SAFETY: by the contract of this function.
     unsafe { TYPE = type_ }
@@ -49,7 +49,7 @@ pub unsafe fn set_value_type(type_: *mut ffi::PyTypeObject) {
 /// Whether `object` is a `Value`.
 ///
 /// # Safety
-/// `object` is a living object; the interpreter lock is held.
+/// `object` is a living object; the GIL is held.
 #[inline(always)]
 pub unsafe fn is_value(object: *mut ffi::PyObject) -> bool {
     // SAFETY: by the contract of this function.
@@ -62,7 +62,7 @@ pub unsafe fn is_value(object: *mut ffi::PyObject) -> bool {
 /// The cell of the graph that a `Graph` object holds.
 ///
 /// # Safety
-/// `owner` is a living `Graph`; the interpreter lock is held; no other reference into the cell is in use.
+/// `owner` is a living `Graph`; the GIL is held; no other reference into the cell is in use.
 #[inline(always)]
 pub unsafe fn cell_of<'a>(owner: *mut ffi::PyObject) -> &'a mut Cell {
     // SAFETY: by the contract of this function; `PyGraph` keeps the cell behind an UnsafeCell.
@@ -75,7 +75,7 @@ pub unsafe fn cell_of<'a>(owner: *mut ffi::PyObject) -> &'a mut Cell {
 /// Makes a `Value` for a node of `owner`, or returns null with an error set.
 ///
 /// # Safety
-/// `owner` is a living `Graph`, `cell` is its cell; the interpreter lock is held.
+/// `owner` is a living `Graph`, `cell` is its cell; the GIL is held.
 #[inline(always)]
 pub unsafe fn new_object(owner: *mut ffi::PyObject, cell: &mut Cell, node: u32, epoch: u64) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
@@ -89,7 +89,7 @@ pub unsafe fn new_object(owner: *mut ffi::PyObject, cell: &mut Cell, node: u32, 
 /// garbage collector, and with it Python code; for `Value` itself it never does.
 ///
 /// # Safety
-/// `type_` is `Value` or a subclass; the interpreter lock is held.
+/// `type_` is `Value` or a subclass; the GIL is held.
 pub unsafe fn allocate(type_: *mut ffi::PyTypeObject) -> *mut ValueObject {
     // SAFETY: memory from the free list has the size of the exact type; fresh memory is zeroed.
     unsafe {
@@ -120,7 +120,7 @@ impl Unowned {
 
 impl Drop for Unowned {
     fn drop(&mut self) {
-        // SAFETY: ours alone, with one reference; slots run under the interpreter lock.
+        // SAFETY: ours alone, with one reference; slots run under the GIL.
         unsafe {
             if self.0.is_null() {
                 return;

@@ -26,7 +26,7 @@ use crate::node::critical_section::slot;
 
 /// `.operands`
 pub unsafe extern "C" fn get_operands(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: a living Value under the interpreter lock.
+    // SAFETY: a living Value under the GIL.
     unsafe {
         slot(&[value], || {
             computed(value, |py, value| Ok(PyTuple::new(py, objects(py, value, |_, nodes| nodes)?)?.into_any()))
@@ -114,7 +114,7 @@ fn symbol(op: Op) -> &'static str {
 /// The objects of the operands that `choose` leaves, in order.
 ///
 /// # Safety
-/// `value` is a living Value; the interpreter lock is held.
+/// `value` is a living Value; the GIL is held.
 unsafe fn objects<'py>(
     py: Python<'py>,
     value: *mut ValueObject,
@@ -166,14 +166,14 @@ fn no_memory(n: usize) -> burtorch_core::Error {
 
 /// The graph that an open branch grows from.
 fn trunk<'py>(graph: &Bound<'py, PyGraph>) -> Option<Bound<'py, PyGraph>> {
-    // SAFETY: under the interpreter lock, for this statement.
+    // SAFETY: under the GIL, for this statement.
     let cell = unsafe { cell_of(graph.as_ptr()) };
     cell.trunk(graph.py())
 }
 
 /// The graph that a node belongs to, and the node there: a proxy of a branch stands for a frozen one.
 fn home(mut graph: Bound<'_, PyGraph>, mut node: NodeId) -> (Bound<'_, PyGraph>, NodeId) {
-    // SAFETY: under the interpreter lock, for this statement.
+    // SAFETY: under the GIL, for this statement.
     while let Some(frozen) = unsafe { cell_of(graph.as_ptr()) }.graph.proxied(node)
         && let Some(trunk) = trunk(&graph)
     {
@@ -184,7 +184,7 @@ fn home(mut graph: Bound<'_, PyGraph>, mut node: NodeId) -> (Bound<'_, PyGraph>,
 
 /// The object that stands for a node, if one is alive.
 fn living<'py>(graph: &Bound<'py, PyGraph>, node: NodeId) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: under the interpreter lock, for this function; a weak reference of a graph's objects is one to a Value.
+    // SAFETY: under the GIL, for this function; a weak reference of a graph's objects is one to a Value.
     unsafe {
         let cell = cell_of(graph.as_ptr());
         let object = cell.objects.get(graph.py(), node.index())?;
@@ -197,7 +197,7 @@ fn living<'py>(graph: &Bound<'py, PyGraph>, node: NodeId) -> Option<Bound<'py, P
 /// The node of a Value, if it is still there.
 ///
 /// # Safety
-/// A living Value; the interpreter lock is held; no reference into its cell is in use.
+/// A living Value; the GIL is held; no reference into its cell is in use.
 unsafe fn node_now(value: *mut ValueObject) -> Option<NodeId> {
     // SAFETY: by the contract of this function.
     unsafe {
@@ -213,7 +213,7 @@ fn stand<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let reference = PyWeakrefReference::new(object)?.unbind();
     let value = object.as_ptr().cast::<ValueObject>();
-    // SAFETY: a living Value under the interpreter lock; it owns its graph.
+    // SAFETY: a living Value under the GIL; it owns its graph.
     unsafe {
         let Some(node) = node_now(value) else { return Ok(object.clone()) };
         let graph = Bound::from_borrowed_ptr(py, (*value).owner).cast_into_unchecked::<PyGraph>();
@@ -230,7 +230,7 @@ fn look_at_new_handles(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     let py = graph.py();
     let mut values = Vec::new();
     let mut has_room = true;
-    // SAFETY: under the interpreter lock, for this block; the handle of a Value lies in its object, which is alive while the
+    // SAFETY: under the GIL, for this block; the handle of a Value lies in its object, which is alive while the
     // handle is in the list and somebody has it.
     unsafe {
         let cell = cell_of(graph.as_ptr());

@@ -32,7 +32,7 @@ pub enum Step {
 /// Checks the operands and appends; constants only, if `no_grad`.
 ///
 /// # Safety
-/// The operands are living values of this cell's graph; the interpreter lock is held.
+/// The operands are living values of this cell's graph; the GIL is held.
 #[inline(never)]
 pub unsafe fn append_step(
     cell: &mut Cell,

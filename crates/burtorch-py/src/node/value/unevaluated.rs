@@ -20,7 +20,7 @@ use crate::node::vector::{Operand, all_nodes, atomically};
 /// What a function of an op was called with beyond the ordinary: `Some(evaluate)`, or `None` with an error set.
 ///
 /// # Safety
-/// `keywords` is null or a tuple of names, whose values follow the `n` positional arguments; the interpreter lock is held.
+/// `keywords` is null or a tuple of names, whose values follow the `n` positional arguments; the GIL is held.
 pub unsafe fn read_keywords(
     op: Op,
     arguments: *const *mut ffi::PyObject,
@@ -66,7 +66,7 @@ unsafe fn read_some(
 /// Appends an op without evaluating it.
 ///
 /// # Safety
-/// `arguments` are living objects; the interpreter lock is held.
+/// `arguments` are living objects; the GIL is held.
 pub unsafe fn append_unevaluated(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     attached(|py| {
         // SAFETY: by the contract of this function.
@@ -82,7 +82,7 @@ fn append<'py>(py: Python<'py>, op: Op, operands: &[Bound<'py, PyAny>]) -> PyRes
         return Err(PyValueError::new_err(message));
     }
     let n = if info.arity == Arity::Unary { 1 } else { 2 };
-    // SAFETY: a living object under the interpreter lock.
+    // SAFETY: a living object under the GIL.
     let has_value = operands.iter().any(|x| unsafe { is_value(x.as_ptr()) });
     if operands.len() != n || !has_value {
         let message = format!("{}(evaluate=False) takes {n} operands, Values or numbers, a Value at least", info.name);
@@ -102,6 +102,6 @@ fn append<'py>(py: Python<'py>, op: Op, operands: &[Bound<'py, PyAny>]) -> PyRes
         cell.n_unevaluated += 1;
         Ok((node.index(), cell.graph.epoch() | pending))
     })?;
-    // SAFETY: a living graph under the interpreter lock; nothing else refers into its cell.
+    // SAFETY: a living graph under the GIL; nothing else refers into its cell.
     new.made(|(node, epoch)| Ok(unsafe { new_object(owner.as_ptr(), cell_of(owner.as_ptr()), node, epoch) }))
 }

@@ -65,7 +65,7 @@ impl Operand {
         if let Ok(parameter) = object.cast::<crate::node::parameter::PyParameter>() {
             return Self::read_one(&crate::node::parameter::value_of(parameter)?);
         }
-        // SAFETY: a living object under the interpreter lock.
+        // SAFETY: a living object under the GIL.
         if unsafe { value::is_value(object.as_ptr()) } {
             return Ok(Some(Operand::Value(object.clone().unbind())));
         }
@@ -148,7 +148,7 @@ impl Operand {
     pub fn views(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<View>> {
         if let Some(owner) = self.owner(py).filter(|owner| is_foreign(cell, owner)) {
             // Of a frozen graph that this branch reads.
-            // SAFETY: under the interpreter lock; `owner` is another graph than that of `cell`.
+            // SAFETY: under the GIL; `owner` is another graph than that of `cell`.
             let theirs = unsafe { value::cell_of(owner.as_ptr()) };
             let here = |view| match view {
                 View::Nodes(range) => crate::node::branch_reads::import(py, cell, &owner, range).map(View::Nodes),
@@ -235,7 +235,7 @@ pub fn atomically<'a, 'py, T>(
 }
 
 /// As `atomically`, for work on `n` scalars in two parts: `prepare` reads operands, `build` appends what they are for
-/// and may release the interpreter lock, by `unlocked`, if they are many.
+/// and may release the GIL, by `unlocked`, if they are many.
 pub fn appended<'a, 'py, P, T>(
     owner: &'a Bound<'py, PyGraph>,
     n: usize,

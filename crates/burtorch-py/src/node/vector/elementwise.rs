@@ -96,7 +96,7 @@ pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny
 /// the elements of the array would lose theirs.
 fn refuse_matrices(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<()> {
     for (operand, array) in [(x, y), (y, x)] {
-        // SAFETY: a living object under the interpreter lock.
+        // SAFETY: a living object under the GIL.
         let is_value = unsafe { is_value(operand.as_ptr()) } || operand.is_instance_of::<PyParameter>();
         if !(is_value || is_many(operand)) {
             continue;
@@ -166,7 +166,7 @@ pub fn unary<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> 
 /// The op function for anything that is not a Value.
 ///
 /// # Safety
-/// `x` is a living object; the interpreter lock is held.
+/// `x` is a living object; the GIL is held.
 pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObject {
     attached(|py| {
         // SAFETY: by the contract of this function.
@@ -182,7 +182,7 @@ pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObjec
         }
         finish(or_plain(py, &[x], false, |x| match x {
             [x] if is_many(x) => unary(op, x),
-            // SAFETY: a living object under the interpreter lock: here a number, on a graph of its own.
+            // SAFETY: a living object under the GIL: here a number, on a graph of its own.
             [x] if unsafe { is_value(x.as_ptr()) } => x.call_method0(op.name()),
             _ => Err(not_a_vector(op, &x[0])),
         }))
@@ -204,7 +204,7 @@ pub fn not_a_vector(op: Op, x: &Bound<'_, PyAny>) -> PyErr {
 /// arguments.
 ///
 /// # Safety
-/// `arguments` are living objects; the interpreter lock is held.
+/// `arguments` are living objects; the GIL is held.
 pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
     unsafe {
@@ -248,7 +248,7 @@ pub unsafe fn with_axis(
 /// What `f` makes of the arguments of a call.
 ///
 /// # Safety
-/// `arguments` are living objects; the interpreter lock is held.
+/// `arguments` are living objects; the GIL is held.
 unsafe fn with_arguments(
     arguments: &[*mut ffi::PyObject],
     f: impl for<'py> FnOnce(Python<'py>, &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>>,
@@ -289,7 +289,7 @@ fn binary_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py
 /// The function of an op with a constant where the first of two arguments is not a Value: a Vector, and a number.
 ///
 /// # Safety
-/// `arguments` are living objects; the interpreter lock is held.
+/// `arguments` are living objects; the GIL is held.
 pub unsafe fn constant_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
     unsafe {
@@ -312,7 +312,7 @@ fn constant_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'
             Ok(None) => Err(PyTypeError::new_err(format!("the constant of {}() must be a real number", op.name()))),
             Err(error) => Err(error),
         },
-        // SAFETY: living objects under the interpreter lock.
+        // SAFETY: living objects under the GIL.
         [x, c] if unsafe { is_value(x.as_ptr()) } => x.call_method1(op.name(), (c,)),
         _ => Err(PyTypeError::new_err(format!("{}() takes a Value or a Vector, and a number", op.name()))),
     }
@@ -321,7 +321,7 @@ fn constant_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'
 /// A number slot of Value with something that is neither a Value nor a number: a Vector, an array, or not its business.
 ///
 /// # Safety
-/// `a` and `b` are living objects; the interpreter lock is held.
+/// `a` and `b` are living objects; the GIL is held.
 pub unsafe fn binary_with_arrays(symbol: Symbol, a: *mut ffi::PyObject, b: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
     unsafe { with_arguments(&[a, b], |_, arguments| with_arrays(symbol, &arguments[0], &arguments[1])) }

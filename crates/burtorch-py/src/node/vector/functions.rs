@@ -73,7 +73,7 @@ pub fn softmax<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>
 /// The operands of a reduction: at least one scalar, in a Vector or a sequence.
 fn read_many(op: Op, x: &Bound<'_, PyAny>) -> PyResult<Vec<Operand>> {
     let operands = Operand::read_all(x)?;
-    // SAFETY: a living object under the interpreter lock.
+    // SAFETY: a living object under the GIL.
     if unsafe { crate::node::value::is_value(x.as_ptr()) } || crate::convert::numbers::number_of(x)?.is_some() {
         let (name, found) = (op.name(), x.get_type().name()?);
         return Err(PyTypeError::new_err(format!("{name}() expects a Vector or a sequence of Values, found {found}")));
@@ -190,7 +190,7 @@ pub fn fold<'py>(op: Op, sequence: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
 /// The function of a reduction.
 ///
 /// # Safety
-/// `x` is a living object; the interpreter lock is held.
+/// `x` is a living object; the GIL is held.
 pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject, evaluate: bool) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
     if evaluate && let Some(made) = unsafe { super::quick::reduce(op, x) } {

@@ -77,7 +77,7 @@ pub struct PyVector {
     runs: Box<[UnsafeCell<Handle>]>,
 }
 
-// SAFETY: the handles are only touched under the interpreter lock, like the graph they belong to.
+// SAFETY: the handles are only touched under the GIL, like the graph they belong to.
 unsafe impl Sync for PyVector {}
 
 #[pymethods]
@@ -90,7 +90,7 @@ impl PyVector {
 impl Drop for PyVector {
     fn drop(&mut self) {
         let go = || {
-            // SAFETY: a Python object dies under the interpreter lock; its graph is still alive, as it is owned.
+            // SAFETY: a Python object dies under the GIL; its graph is still alive, as it is owned.
             let cell = unsafe { value::cell_of(self.home().as_ptr()) };
             crate::graph::forget(cell, std::ptr::from_ref(self) as usize);
             for run in &self.runs {
@@ -105,13 +105,13 @@ impl Drop for PyVector {
 
 impl PyVector {
     pub(super) fn home(&self) -> &Py<PyGraph> {
-        // SAFETY: under the interpreter lock; `set_owner` runs while nobody holds what this returns.
+        // SAFETY: under the GIL; `set_owner` runs while nobody holds what this returns.
         unsafe { &*self.owner.get() }
     }
 
     /// Makes the nodes those of another graph: that of a joined branch.
     pub fn set_owner(&self, owner: Py<PyGraph>) {
-        // SAFETY: under the interpreter lock, and no reference to the owner is in use.
+        // SAFETY: under the GIL, and no reference to the owner is in use.
         drop(std::mem::replace(unsafe { &mut *self.owner.get() }, owner));
     }
 
@@ -166,7 +166,7 @@ impl PyVector {
 
     /// Number of scalars.
     pub fn n(&self) -> usize {
-        // SAFETY: under the interpreter lock nobody else touches the handles.
+        // SAFETY: under the GIL nobody else touches the handles.
         self.runs.iter().map(|run| unsafe { (*run.get()).range().len() }).sum()
     }
 
@@ -178,7 +178,7 @@ impl PyVector {
     /// The runs, checked against the cell of this vector's graph.
     pub fn ranges_in(&self, py: Python<'_>, cell: &Cell) -> PyResult<Vec<Range>> {
         let checked = |run: &UnsafeCell<Handle>| {
-            // SAFETY: under the interpreter lock nobody else touches the handles.
+            // SAFETY: under the GIL nobody else touches the handles.
             let handle = unsafe { &mut *run.get() };
             let last = NodeId::from_index(handle.last());
             handle.epoch = cell.graph.check(last, handle.epoch).or_raise(py)?;
@@ -195,7 +195,7 @@ impl PyVector {
     /// The graph, where this is one run of it and nothing stands in the way of appending to it: it is not in use, and no
     /// branch of another.
     pub fn plain_owner<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, PyGraph>> {
-        // SAFETY: under the interpreter lock, for this statement; the graph lives, as it is owned.
+        // SAFETY: under the GIL, for this statement; the graph lives, as it is owned.
         let cell = unsafe { value::cell_of(self.home().as_ptr()) };
         (self.runs.len() == 1 && !cell.is_busy() && cell.branching.is_none()).then(|| self.owner(py))
     }
@@ -205,7 +205,7 @@ impl PyVector {
         let Some(run) = self.runs.first() else {
             return Err(PyValueError::new_err("a Vector holds at least one number"));
         };
-        // SAFETY: under the interpreter lock nobody else touches the handles.
+        // SAFETY: under the GIL nobody else touches the handles.
         let handle = unsafe { &mut *run.get() };
         let last = NodeId::from_index(handle.last());
         handle.epoch = cell.graph.check(last, handle.epoch).or_raise(py)?;
@@ -216,7 +216,7 @@ impl PyVector {
     fn node(&self, py: Python<'_>, k: usize) -> PyResult<NodeId> {
         let mut k = k;
         for run in &self.runs {
-            // SAFETY: under the interpreter lock nobody else touches the handles.
+            // SAFETY: under the GIL nobody else touches the handles.
             let handle = unsafe { &mut *run.get() };
             match k.checked_sub(handle.range().len()) {
                 Some(rest) => k = rest,

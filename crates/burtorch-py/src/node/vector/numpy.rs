@@ -139,7 +139,7 @@ fn compared<'py>(
     inputs: &Bound<'py, PyTuple>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
-    // SAFETY: living objects under the interpreter lock.
+    // SAFETY: living objects under the GIL.
     let is_value = |x: &Bound<'py, PyAny>| unsafe { value::is_value(x.as_ptr()) };
     let (x, y) = (inputs.get_item(0)?, inputs.get_item(1)?);
     let number = match (is_value(&x), is_value(&y)) {
@@ -165,7 +165,7 @@ fn compared<'py>(
 
 /// The operands of a comparison: the data of Values and Vectors, anything else as it is.
 fn data_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: a living object under the interpreter lock.
+    // SAFETY: a living object under the GIL.
     if unsafe { value::is_value(x.as_ptr()) } {
         x.getattr("data")
     } else if x.is_instance_of::<PyVector>() {
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn array_ufunc(
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     entered(|py| {
-        // SAFETY: living objects under the interpreter lock.
+        // SAFETY: living objects under the GIL.
         let (arguments, keywords) = unsafe {
             debug_assert!(value::is_value(value));
             (Bound::from_borrowed_ptr(py, arguments), Bound::from_borrowed_ptr_or_opt(py, keywords))
@@ -305,7 +305,7 @@ pub unsafe extern "C" fn array_function(
     arguments: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     entered(|py| {
-        // SAFETY: living objects under the interpreter lock.
+        // SAFETY: living objects under the GIL.
         let arguments = unsafe {
             debug_assert!(value::is_value(value));
             Bound::from_borrowed_ptr(py, arguments)

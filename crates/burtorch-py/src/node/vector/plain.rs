@@ -153,7 +153,7 @@ impl<'py> Plain<'py> {
                 _ => Ok(array),
             };
         }
-        // SAFETY: a living object under the interpreter lock.
+        // SAFETY: a living object under the GIL.
         if !unsafe { value::is_value(result.as_ptr()) } {
             return Ok(result);
         }

@@ -17,7 +17,7 @@ const MOST: usize = 64;
 /// The Value of a reduction, or `None` for the whole way.
 ///
 /// # Safety
-/// `x` is a living object; the interpreter lock is held.
+/// `x` is a living object; the GIL is held.
 pub unsafe fn reduce(op: Op, x: *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
     debug_assert!(!x.is_null());
     // SAFETY: items of a list or tuple are living objects, and nothing here changes it; the graph of a living Value

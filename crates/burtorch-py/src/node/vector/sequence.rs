@@ -77,7 +77,7 @@ impl PyVector {
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        // SAFETY: a living object under the interpreter lock; the iterator indexes it from 0 on.
+        // SAFETY: a living object under the GIL; the iterator indexes it from 0 on.
         unsafe { Bound::from_owned_ptr_or_err(slf.py(), ffi::PySeqIter_New(slf.as_ptr())) }
     }
 
