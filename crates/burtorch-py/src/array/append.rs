@@ -1,6 +1,6 @@
-//! How every operation on Arrays is appended, to the innermost trace among its operands.
+//! Appending of every operation on Arrays to the innermost trace among its operands.
 //!
-//! Promises: an operation that is refused leaves the program as it was, but for constants that nothing reads. Python code runs
+//! Promises: a refused operation leaves the program unchanged, except for unused constants. Python code runs
 //! only while operands are read, before anything is appended.
 
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::convert::errors::IntoPython;
 use crate::convert::refusals::error_here;
 use crate::params::PyParameters;
 
-/// What makes an operation of its operands' values, in their order. By reference, so that what reads operands, evaluates and wraps
-/// results is compiled once and not for each operation.
+/// A function from operand values, in order, to an operation. By reference, so that the code that reads operands, evaluates and
+/// wraps results is compiled once and not for each operation.
 pub type Build<'b> = &'b mut dyn FnMut(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>;
 
 /// A closure that is called once, in the form that a reference can call.
@@ -28,8 +28,8 @@ fn once(
     move |b, values| build.take().map_or_else(|| Ok(Vec::new()), |build| build(b, values))
 }
 
-/// Appends an operation with one result. `None` where an operand is nothing that operations on Arrays take, so that an operator
-/// may answer `NotImplemented`. `build` is given the operands' values, in their order.
+/// Appends an operation with one result. `None` if an operand is not supported by Arrays, so that an operator
+/// may return `NotImplemented`. `build` receives the operands' values, in order.
 pub fn append<'py>(
     py: Python<'py>,
     operands: &[Bound<'py, PyAny>],
@@ -39,7 +39,7 @@ pub fn append<'py>(
     Ok(all.and_then(|mut all| all.pop()))
 }
 
-/// The same for so many operands.
+/// The same for any number of operands.
 pub fn append_of<'py, const N: usize>(
     py: Python<'py>,
     operands: [&Bound<'py, PyAny>; N],
@@ -67,7 +67,7 @@ fn append_innermost<'py>(
 ) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
     let trace = match innermost(py, operands) {
         Some(trace) => inside_body(trace),
-        // Parameters, numbers and arrays of them alone.
+        // Only Parameters, numbers and arrays of them.
         None => home_of(&current_graph(py)?)?,
     };
     append_in(&trace, operands, build)
@@ -77,7 +77,7 @@ fn as_it_is(_: &mut ArrayBuilder, values: &[ValueId]) -> burtorch_core::Result<V
     Ok(values.to_vec())
 }
 
-/// The same in this trace, which is no further out than those of the operands.
+/// The same in this trace, which is at least as deep as those of the operands.
 pub fn append_to<'py>(
     trace: &Bound<'py, ArrayTrace>,
     operands: &[Bound<'py, PyAny>],
@@ -93,7 +93,7 @@ fn append_in<'py>(
 ) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
     let read = operands.iter().map(|object| Operand::of(object, trace.get().dtype()));
     let Some(mut read) = read.collect::<PyResult<Option<Vec<_>>>>()? else { return Ok(None) };
-    // Bodies of loops read no Parameters: they capture them from around the loops.
+    // Bodies of loops do not read Parameters: they capture them from around the loops.
     for (operand, object) in read.iter_mut().zip(operands) {
         if let Operand::Param(..) = operand
             && let Some(around) = around_loops(trace)
@@ -105,7 +105,7 @@ fn append_in<'py>(
     append_read(trace, read, build).map(Some)
 }
 
-/// Numbers of Parameters as an Array, in the trace around all loops that this one is part of.
+/// Numbers of Parameters as an Array, in the trace around all loops that contain this one.
 pub fn parameters_at<'py>(
     trace: &Bound<'py, ArrayTrace>,
     params: &Py<PyParameters>,
@@ -145,7 +145,7 @@ fn append_read<'py>(
     typed.into_iter().map(|(value, ty)| PyArray::new(trace, value, ty)).collect()
 }
 
-/// Appends a call of a program to this trace; its results. Numbers among the operands become what the program takes.
+/// Appends a call of a program to this trace; returns its results. Numbers among the operands are converted to its inputs.
 pub fn append_call<'py>(
     trace: &Bound<'py, ArrayTrace>,
     program: ArrayProgram,
@@ -155,7 +155,7 @@ pub fn append_call<'py>(
     append_program(trace, &types, operands, |b, values| b.push_all(ArrayOp::Call(Shared(Arc::new(program))), values))
 }
 
-/// The same of a program that derivatives take as a whole: computed again, or by these rules.
+/// The same for a program that derivatives treat as a whole: recomputed, or by these rules.
 pub fn append_apart<'py>(
     trace: &Bound<'py, ArrayTrace>,
     program: &ArrayProgram,
@@ -182,7 +182,7 @@ fn append_program<'py>(
     called.ok_or_else(|| error_here(trace.py(), "this argument has no numbers"))
 }
 
-/// The innermost trace among the Arrays, or of this thread where there are none.
+/// The innermost trace among the Arrays, or of this thread if there are none.
 pub fn innermost<'py>(py: Python<'py>, operands: &[Bound<'py, PyAny>]) -> Option<Bound<'py, ArrayTrace>> {
     innermost_of(py, operands).or_else(|| current(py))
 }

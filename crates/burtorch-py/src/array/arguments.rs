@@ -1,6 +1,6 @@
 //! Arguments of array programs: numbers, arrays of any strides and types, tensors of Parameters.
 //!
-//! Promises: integers stay integers and masks masks; numbers are read where they are if their type is that of the program, and
+//! Promises: integers stay integers and masks masks; numbers are read without a copy if their type is that of the program, and
 //! are copied otherwise. Knows no containers.
 
 use burtorch_core::array::{Dims, Element, Type};
@@ -29,12 +29,12 @@ pub enum Given<'py> {
     Sparse([Array; 3], Type),
     /// Part of Parameters, by reference.
     Tensor(Py<PyParameters>, usize, Type),
-    /// An Array of a trace that is under way.
+    /// An Array of a trace in progress.
     Traced(Bound<'py, PyArray>),
 }
 
 impl<'py> Given<'py> {
-    /// What an object is; `None` if it is no argument.
+    /// The argument of an object; `None` if it is not one.
     pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
         let py = object.py();
         if let Ok(array) = object.cast::<PyArray>() {
@@ -71,7 +71,7 @@ impl<'py> Given<'py> {
                 }
                 let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
                 match kind.as_str() {
-                    // Of another byte order or size.
+                    // Another byte order or size.
                     "f" => Array::converted(object)?,
                     "i" | "u" => {
                         let native = if kind == "i" { "int64" } else { "uint64" };
@@ -117,7 +117,7 @@ impl<'py> Given<'py> {
     }
 }
 
-/// Whether an object, which has a dtype and no buffer, holds sparse rows: has the parts that those of SciPy have.
+/// Whether an object, which has a dtype but no buffer, holds sparse rows: whether it has the attributes of SciPy's.
 pub fn is_sparse(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
     match if_any(py, object.getattr(pyo3::intern!(py, "format")))? {

@@ -1,4 +1,4 @@
-//! `Array`: a value of a program that is being traced, which knows its shape and dtype and no numbers, or an array of a graph,
+//! `Array`: a value of a trace, with a shape and a dtype but no numbers, or an array of a graph,
 //! which has numbers.
 
 use burtorch_core::array::{Element, Handle, Type, ValueId};
@@ -12,10 +12,10 @@ use super::trace::ArrayTrace;
 use crate::convert::gc::collected;
 use crate::convert::refusals::error_here;
 
-/// An array of a graph, or inside a traced function, where it has a shape and a dtype and no numbers.
+/// An array of a graph, or a value inside a traced function, which has a shape and a dtype but no numbers.
 ///
-/// `bt.array` and `Graph.array` make those of a graph, which are computed at once. A function that is called with arrays runs
-/// once on Arrays without numbers. NumPy's rules hold for shapes, broadcasting and indexing.
+/// `bt.array` and `Graph.array` make arrays of a graph, whose operations are computed at once. A traced function that receives
+/// arrays runs once on Arrays without numbers. Shapes, broadcasting and indexing follow NumPy.
 #[pyclass(frozen, name = "Array", module = "burtorch", weakref)]
 pub struct PyArray {
     trace: Py<ArrayTrace>,
@@ -47,7 +47,7 @@ impl PyArray {
         self.trace.bind(py)
     }
 
-    /// Which value of the trace it is; a `TraceError` if it is an array of a graph.
+    /// The number of this value in the trace; a `TraceError` if it is an array of a graph.
     pub fn value(&self, py: Python<'_>) -> PyResult<ValueId> {
         match self.place {
             Place::Traced(value) => Ok(value),
@@ -57,7 +57,7 @@ impl PyArray {
         }
     }
 
-    /// The array of a graph that it is.
+    /// The array of a graph behind it.
     pub(super) fn handle(&self) -> Option<&Handle> {
         if let Place::OfGraph(handle) = &self.place { Some(handle) } else { None }
     }
@@ -115,7 +115,7 @@ impl PyArray {
         self.ty.dims.size()
     }
 
-    /// NumPy's dtype of it: float64, float32, int64 or bool.
+    /// Its NumPy dtype: float64, float32, int64 or bool.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         py.import("numpy")?.call_method1("dtype", (self.dtype_name(),))
@@ -146,7 +146,7 @@ impl PyArray {
         })
     }
 
-    /// The array itself, as its numbers are real.
+    /// The array itself, because its numbers are real.
     #[getter]
     fn real<'py>(slf: &Bound<'py, Self>) -> Bound<'py, PyArray> {
         slf.clone()

@@ -1,7 +1,7 @@
-//! Arrays of a graph: every operation on them is evaluated at once by the instructions that a traced function would have.
+//! Arrays of a graph: every operation on them is evaluated at once, with the same instructions as in a traced function.
 //!
-//! Promises: an operation that is refused leaves nothing; a sweep that is refused or interrupted adds to no gradient. While one runs,
-//! what changes gradients is a `BusyError`. Knows no operation.
+//! Promises: a refused operation leaves nothing; a refused or interrupted backward pass adds to no gradient. While one runs,
+//! changes of gradients are a `BusyError`. Knows no operation.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub fn current_graph(py: Python<'_>) -> PyResult<Bound<'_, PyGraph>> {
     Ok(crate::graph::current_graph(py)?.into_bound(py).cast_into()?)
 }
 
-/// What the Arrays of a graph belong to.
+/// The owner of the Arrays of a graph.
 pub fn home_of<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<Bound<'py, ArrayTrace>> {
     let py = graph.py();
     let made = graph.get().arrays.get_or_try_init(py, || {
@@ -61,7 +61,7 @@ pub(super) fn floats(numbers: Vec<f64>, dtype: DType) -> Data {
 }
 
 impl Eager {
-    /// Refuses an Array that a rewind has removed.
+    /// Refuses an Array removed by a rewind.
     pub(super) fn check(&self, py: Python<'_>, handle: &Handle) -> PyResult<()> {
         if !self.tape.is_stale(handle) {
             return Ok(());
@@ -74,12 +74,12 @@ impl Eager {
         self.in_use.share().ok_or_else(|| busy(py, "the Arrays of this graph"))
     }
 
-    /// Refuses everybody else until the guard goes.
+    /// Refuses other uses until the guard is dropped.
     pub(super) fn alone(&self, py: Python<'_>) -> PyResult<Raised<'_>> {
         self.in_use.raise().ok_or_else(|| busy(py, "the Arrays of this graph"))
     }
 
-    /// Evaluates what `build` makes of the operands.
+    /// Evaluates the operation built from the operands.
     pub(super) fn append<'py>(
         &self,
         home: &Bound<'py, ArrayTrace>,
@@ -166,7 +166,7 @@ impl Eager {
         Ok(f(&numbers))
     }
 
-    /// Adds to the gradients of leaves and Parameters what they contribute to an Array with these adjoints.
+    /// Adds the contributions to an Array with these adjoints to the gradients of leaves and Parameters.
     pub(super) fn backward(&self, py: Python<'_>, root: &Handle, seed: Data) -> PyResult<()> {
         let _in_use = self.alone(py)?;
         let swept = self.with_parameters(py, true, |numbers| asked(|| self.tape.backward(root, seed, numbers)))?;
@@ -202,7 +202,7 @@ fn floats_of(params: &AnyParameters) -> Floats<'_> {
     }
 }
 
-/// Adds to the gradients of numbers that are trained.
+/// Adds to the gradients of trainable numbers.
 fn add_gradient<E: Float>(params: &mut Parameters<'_, E>, of: &OfParameters) {
     let gradient = |k: usize| match &of.gradient {
         Data::F64(x) => x.get(k).copied(),

@@ -1,4 +1,4 @@
-//! Functions of several Arrays, which `python/burtorch/_arrays.py` gives NumPy's signatures; and op functions of Arrays.
+//! Functions of several Arrays, which get NumPy's signatures in `python/burtorch/_arrays.py`; and op functions of Arrays.
 
 use burtorch_core::array::{ArrayBuilder, ArrayOp, Element, Reduce, Row, ValueId};
 use burtorch_core::nn::Activation;
@@ -21,7 +21,7 @@ use crate::params::{PyParameter, PyTensor};
 type Any<'py> = Bound<'py, PyAny>;
 type Made<'py> = PyResult<Bound<'py, PyArray>>;
 
-/// Whether one of these is an Array, or a tensor of Parameters or a number that a function reads while it is traced with Arrays.
+/// Whether one of these is an Array, or a tensor of Parameters or a number read by a function that is traced with Arrays.
 pub fn any_array(of: &[Any<'_>]) -> bool {
     let is_read = |x: &Any<'_>| x.is_instance_of::<PyTensor>() || x.is_instance_of::<PyParameter>();
     of.iter().any(|x| x.is_instance_of::<PyArray>() || is_read(x) && current(x.py()).is_some())
@@ -32,7 +32,7 @@ pub fn array_of_tensor<'py>(tensor: &Bound<'py, PyTensor>) -> Made<'py> {
     of(tensor.as_any(), |_, x| Ok(x))
 }
 
-/// An op function of Arrays: elementwise, or a reduction of all of one Array.
+/// An op function of Arrays: elementwise, or a reduction of one whole Array.
 pub fn of_op<'py>(op: Op, arguments: &[Any<'py>]) -> PyResult<Any<'py>> {
     let arguments: Vec<_> = arguments.iter().filter(|x| !x.is_none()).cloned().collect();
     let made = match (Row::new(op), &arguments[..]) {
@@ -92,7 +92,7 @@ pub fn inner_product<'py>(x: &Any<'py>, w: &Any<'py>, bias: Option<&Any<'py>>) -
     }
 }
 
-/// Rows of a table that integers name.
+/// Rows of a table at integer indices.
 pub fn gather<'py>(table: &Any<'py>, rows: &Any<'py>) -> PyResult<Any<'py>> {
     let whole = if_any(rows.py(), rows.extract::<i64>())?;
     let made = of_two(table, rows, |b, table, rows| {
@@ -102,7 +102,7 @@ pub fn gather<'py>(table: &Any<'py>, rows: &Any<'py>) -> PyResult<Any<'py>> {
     made.map(Bound::into_any)
 }
 
-/// An integer of Python's, which beside floats would be a float, or the operand itself.
+/// A Python int, which would otherwise become a float beside floats, or the operand itself.
 fn integer_or(b: &mut ArrayBuilder, whole: Option<i64>, operand: ValueId) -> burtorch_core::Result<ValueId> {
     whole.map_or(Ok(operand), |k| b.push(ArrayOp::Integer(k), &[]))
 }
@@ -142,7 +142,7 @@ pub fn softmax<'py>(op: Op, x: &Any<'py>, axis: isize) -> PyResult<Any<'py>> {
     made.map(Bound::into_any)
 }
 
-/// Arrays one after the other along an axis.
+/// Arrays joined along an axis.
 #[pyfunction]
 pub fn array_concatenate<'py>(arrays: Vec<Any<'py>>, axis: isize) -> Made<'py> {
     all_of(&arrays, |b, of| b.concatenate(of, axis))
@@ -157,14 +157,14 @@ pub fn array_stack<'py>(arrays: Vec<Any<'py>>, axis: isize) -> Made<'py> {
     })
 }
 
-/// `yes` where the mask holds, else `no`.
+/// `yes` where the mask is true, else `no`.
 #[pyfunction]
 pub fn array_where<'py>(mask: Any<'py>, yes: Any<'py>, no: Any<'py>) -> Made<'py> {
     let made = append_of(mask.py(), [&mask, &yes, &no], |b, [mask, yes, no]| b.where_(mask, yes, no))?;
     made.ok_or_else(|| not_of_arrays("where"))
 }
 
-/// Einstein's notation.
+/// Einstein summation.
 #[pyfunction]
 fn array_einsum<'py>(subscripts: &str, arrays: Vec<Any<'py>>) -> Made<'py> {
     all_of(&arrays, |b, of| b.einsum(subscripts, of))
@@ -182,7 +182,7 @@ fn array_tensordot<'py>(x: Any<'py>, y: Any<'py>, axes_x: Vec<isize>, axes_y: Ve
     of_two(&x, &y, |b, x, y| b.tensordot(x, y, &axes_x, &axes_y))
 }
 
-/// The elements along an axis that rows of integers name.
+/// The elements along an axis at rows of indices.
 #[pyfunction]
 fn array_take_along_axis<'py>(x: Any<'py>, indices: Any<'py>, axis: isize) -> Made<'py> {
     of_two(&x, &indices, |b, x, indices| b.take_along_axis(x, indices, axis))
@@ -220,7 +220,7 @@ fn array_broadcast_to<'py>(x: Any<'py>, shape: Vec<usize>) -> Made<'py> {
     of(&x, |b, x| b.broadcast_to(x, burtorch_core::array::Dims::new(&shape)?))
 }
 
-/// `x op y` of the op with this name; of one operand where it takes one.
+/// `x op y` of the op with this name; or of one operand, if the op is unary.
 #[pyfunction]
 #[pyo3(signature = (name, *operands))]
 fn array_row<'py>(name: &str, operands: &Bound<'py, PyTuple>) -> Made<'py> {
@@ -237,7 +237,7 @@ fn array_isnan<'py>(x: Any<'py>) -> Made<'py> {
     })
 }
 
-/// Minus the logarithm of the softmax along the last axis, at the class that integers name.
+/// Minus the logarithm of the softmax along the last axis, at the given class.
 #[pyfunction]
 pub fn array_cross_entropy<'py>(logits: Any<'py>, targets: Any<'py>) -> Made<'py> {
     let whole = if_any(targets.py(), targets.extract::<i64>())?;
@@ -256,7 +256,7 @@ pub fn array_norm<'py>(x: Any<'py>, axis: Over, epsilon: f64, is_centred: bool) 
     })
 }
 
-/// softmax(q k^T / sqrt(d)) v where the mask holds.
+/// softmax(q k^T / sqrt(d)) v where the mask is true.
 #[pyfunction]
 fn array_attention<'py>(q: Any<'py>, k: Any<'py>, v: Any<'py>, mask: Option<Any<'py>>) -> Made<'py> {
     let operands: Vec<_> = [q, k, v].into_iter().chain(mask).collect();
@@ -330,7 +330,7 @@ pub fn evaluated<'py>(
     }
 }
 
-/// The same for a function of Python's.
+/// The same for a Python function.
 #[pyfunction]
 #[pyo3(signature = (function, *arguments))]
 fn array_evaluated<'py>(function: &Any<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Any<'py>> {
@@ -338,7 +338,7 @@ fn array_evaluated<'py>(function: &Any<'py>, arguments: &Bound<'py, PyTuple>) ->
     evaluated(py, &arguments.iter().collect::<Vec<_>>(), |inputs| function.call1(PyTuple::new(py, inputs)?))
 }
 
-/// The call of a reduction with keywords of arrays, where the first operand is an Array or an array of numbers: `axis`, `keepdims`.
+/// A call of a reduction with array keywords, if the first operand is an Array or an array of numbers: `axis`, `keepdims`.
 pub fn with_axis<'py>(op: Op, x: &Any<'py>, keywords: &[(String, Any<'py>)]) -> PyResult<Any<'py>> {
     let op = op.info().folds.unwrap_or(op);
     let (mut axis, mut keepdims) = (Over::ALL, false);

@@ -1,10 +1,10 @@
-//! Guards: a body that asks whether an Array is true is answered for the numbers of the call, and the answer becomes part of
+//! Guards: a truth value of an Array in a body is decided by the numbers of the call, and the outcome becomes part of
 //! the program.
 //!
-//! In words: a question in a trace that lies inside another one is computed by a call of what it needs in the outer trace, until
-//! the outermost one is reached, whose arguments have numbers. Promises: only the instructions that the answer needs run,
-//! once, so that many questions cost time in proportion to the trace; large arrays are computed again for each. Knows nothing of
-//! what becomes of the answers.
+//! In words: a guard in a nested trace is computed by a call of its dependencies in the outer trace, until
+//! the outermost one is reached, whose arguments have numbers. Promises: only the instructions that the outcome needs run,
+//! once, so many guards cost time in proportion to the trace; large arrays are recomputed for each. Does not know the use of
+//! the outcomes.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::trace::{ArrayTrace, Recording, Source};
 use crate::convert::errors::IntoPython;
 use crate::convert::refusals::error_here;
 
-/// Numbers of a value that is kept for the next question, at most, and of all of them.
+/// The most numbers of a value that is kept for the next guard, and of all of them.
 const MOST: usize = 1 << 12;
 const MOST_OF_ALL: usize = 1 << 22;
 
@@ -83,7 +83,7 @@ fn answer(mut trace: Bound<'_, ArrayTrace>, mut value: ValueId) -> PyResult<bool
                 }
                 let mut content = trace.get().lock();
                 let Some(recording) = &mut *content else { return Err(trace.get().ended(py)) };
-                // One that asks more than before is another body.
+                // A body with more guards than before is another body.
                 let answer = answers.get(recording.guards.len()).copied().unwrap_or(false);
                 recording.guards.push((value, answer));
                 return Ok(answer);
@@ -101,7 +101,7 @@ fn asked_before(trace: &Bound<'_, ArrayTrace>, value: ValueId) -> Option<bool> {
     content.as_ref()?.guards.iter().find(|guard| guard.0 == value).map(|guard| guard.1)
 }
 
-/// The answer in an outermost trace at these arguments.
+/// The outcome in an outermost trace at these arguments.
 fn evaluated(trace: &Bound<'_, ArrayTrace>, value: ValueId, objects: &[Bound<'_, PyAny>]) -> PyResult<bool> {
     let py = trace.py();
     let cone = with_recording(trace, |recording| {
@@ -130,7 +130,7 @@ fn evaluated(trace: &Bound<'_, ArrayTrace>, value: ValueId, objects: &[Bound<'_,
     })
 }
 
-/// Looks at what has been recorded.
+/// Reads the trace so far.
 fn with_recording<T>(
     trace: &Bound<'_, ArrayTrace>,
     look: impl FnOnce(&mut Recording) -> burtorch_core::Result<T>,
@@ -143,7 +143,7 @@ fn with_recording<T>(
     found.or_raise(py)
 }
 
-/// The same value in the next trace outwards, as the result of a call.
+/// The same value in the enclosing trace, as the result of a call.
 fn outside<'py>(
     trace: &Bound<'py, ArrayTrace>,
     value: ValueId,
@@ -166,7 +166,7 @@ fn outside<'py>(
         return Err(error_here(py, refusal));
     }
     let zero = 0.0_f64.into_pyobject(py)?.into_any();
-    // What has another axis there is not read.
+    // A value with another axis there is not read.
     let own = objects.iter().zip(are_mapped);
     let own = own.map(|(object, &is_mapped)| if is_mapped { zero.clone() } else { object.bind(py).clone() });
     let operands: Vec<_> = own.chain(captures).chain(known).collect();

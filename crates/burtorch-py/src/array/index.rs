@@ -1,6 +1,6 @@
-//! `x[index]`: reads what Python gives for an index of an Array.
+//! `x[index]`: reading Python's index of an Array.
 //!
-//! Promises NumPy's rules and, for indices out of range, its words. Arrays of integers that are known now are checked now,
+//! Promises NumPy's rules and, for indices out of range, its messages. Known arrays of integers are checked now,
 //! those of a trace when the program runs.
 
 use burtorch_core::array::{Element, Index, Slice};
@@ -92,7 +92,7 @@ fn wrong(part: &Bound<'_, PyAny>) -> PyErr {
     ))
 }
 
-/// A part of an index that names one axis; `None` for an array of integers.
+/// A part of an index for one axis; `None` for an array of integers.
 fn one(part: &Bound<'_, PyAny>, axis: usize, n: usize) -> PyResult<Option<Index>> {
     let outside = |k: &dyn std::fmt::Display| {
         PyIndexError::new_err(format!("index {k} is out of bounds for axis {axis} with size {n}"))
@@ -139,10 +139,10 @@ fn one(part: &Bound<'_, PyAny>, axis: usize, n: usize) -> PyResult<Option<Index>
     Ok(Some(Index::At(k)))
 }
 
-/// The part itself; lists as arrays; a mask that is known now as the places where it holds, an array for each axis of it.
+/// The part itself; lists as arrays; a known mask as the positions where it is true, one array per axis.
 fn with_masks_as_integers<'py>(part: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let py = part.py();
-    // A mask with numbers is one that is known.
+    // A mask with numbers is known.
     if let Ok(array) = part.cast::<PyArray>()
         && array.get().handle().is_some()
         && array.get().type_of().element == Element::Mask

@@ -1,6 +1,6 @@
-//! Methods of `Array` with NumPy's names: reductions, shapes, running sums.
+//! Methods of `Array` with NumPy's names: reductions, shapes, cumulative sums.
 //!
-//! Promises NumPy's arguments in NumPy's order, `axis` and `keepdims` among them; `out=` is a TypeError, as Arrays do not change.
+//! Promises NumPy's arguments in NumPy's order, including `axis` and `keepdims`; `out=` is a TypeError, because Arrays are immutable.
 
 use burtorch_core::Op;
 use burtorch_core::array::{ArrayBuilder, Element, Reduce, ValueId};
@@ -16,7 +16,7 @@ use super::operators::unary;
 use crate::convert::buffer::type_name;
 use crate::convert::errors::{IntoPython, if_any};
 
-/// The axes that an argument names: one, several, or all for None.
+/// The axes given by an argument: one, several, or all for None.
 pub struct Over(Option<Vec<isize>>);
 
 impl<'py> FromPyObject<'_, 'py> for Over {
@@ -45,7 +45,7 @@ impl Over {
 
 const ALL: Over = Over::ALL;
 
-/// What an operation of one Array makes.
+/// An operation of one Array.
 pub fn of<'py>(
     x: &Bound<'py, PyAny>,
     build: impl FnOnce(&mut ArrayBuilder, ValueId) -> burtorch_core::Result<ValueId>,
@@ -53,7 +53,7 @@ pub fn of<'py>(
     need(append_of(x.py(), [x], |b, [x]| build(b, x))?, std::slice::from_ref(x))
 }
 
-/// What an operation of two Arrays, numbers or arrays makes; anything else is a TypeError.
+/// An operation of two Arrays, numbers or arrays; other operands are a TypeError.
 pub fn of_two<'py>(
     x: &Bound<'py, PyAny>,
     y: &Bound<'py, PyAny>,
@@ -62,7 +62,7 @@ pub fn of_two<'py>(
     need(append_of(x.py(), [x, y], |b, [x, y]| build(b, x, y))?, &[x.clone(), y.clone()])
 }
 
-/// What an operation of several Arrays, numbers and arrays makes; anything else is a TypeError.
+/// An operation of several Arrays, numbers and arrays; other operands are a TypeError.
 pub fn all_of<'py>(
     operands: &[Bound<'py, PyAny>],
     build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<ValueId>,
@@ -81,7 +81,7 @@ fn need<'py>(made: Option<Bound<'py, PyArray>>, operands: &[Bound<'py, PyAny>]) 
     })
 }
 
-/// Refuses arguments of NumPy's that change an array or its type.
+/// Refuses NumPy arguments that change an array or its type.
 fn refuse(name: &str, dtype: Option<&Bound<'_, PyAny>>, out: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     let given = if out.is_some() { "out" } else { "dtype" };
     if out.is_none() && dtype.is_none() {
@@ -192,7 +192,7 @@ fn arg_extreme<'py>(
     })
 }
 
-/// A running total along an axis, or over all elements.
+/// A cumulative reduction along an axis, or over all elements.
 fn cumulated<'py>(
     x: &Bound<'py, PyArray>,
     axis: Option<isize>,
@@ -209,7 +209,7 @@ fn cumulated<'py>(
 
 #[pymethods]
 impl PyArray {
-    /// The variance over axes, of n - ddof degrees of freedom, in two passes.
+    /// The variance over axes, with n - ddof degrees of freedom, in two passes.
     #[pyo3(signature = (axis=ALL, dtype=None, out=None, ddof=0.0, keepdims=false), text_signature = "($self, axis=None, dtype=None, out=None, ddof=0.0, keepdims=False)")]
     fn var<'py>(
         slf: &Bound<'py, Self>,
@@ -261,7 +261,7 @@ impl PyArray {
         arg_extreme(slf, axis, keepdims, false)
     }
 
-    /// Running sums along an axis, or over all elements; of integers they are floats.
+    /// Cumulative sums along an axis, or over all elements; those of integers are floats.
     #[pyo3(signature = (axis=None, dtype=None, out=None))]
     fn cumsum<'py>(
         slf: &Bound<'py, Self>,
@@ -273,7 +273,7 @@ impl PyArray {
         cumulated(slf, axis, ArrayBuilder::cumsum)
     }
 
-    /// Running products along an axis, or over all elements; of integers they are floats.
+    /// Cumulative products along an axis, or over all elements; those of integers are floats.
     #[pyo3(signature = (axis=None, dtype=None, out=None))]
     fn cumprod<'py>(
         slf: &Bound<'py, Self>,
@@ -297,7 +297,7 @@ impl PyArray {
         of(slf.as_any(), |b, x| b.log_softmax(x, axis))
     }
 
-    /// The same numbers with another shape; -1 stands for the extent that fits.
+    /// The same numbers with another shape; -1 is replaced by the extent that fits.
     #[pyo3(signature = (*shape))]
     fn reshape<'py>(slf: &Bound<'py, Self>, shape: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyArray>> {
         let extents = many(shape)?;
@@ -329,12 +329,12 @@ impl PyArray {
         of(slf.as_any(), flat)
     }
 
-    /// The array itself: an Array does not change.
+    /// The array itself, because Arrays are immutable.
     fn copy<'py>(slf: &Bound<'py, Self>) -> Bound<'py, PyArray> {
         slf.clone()
     }
 
-    /// The axes in another order, reversed unless told.
+    /// The axes in another order, by default reversed.
     #[pyo3(signature = (*axes))]
     fn transpose<'py>(slf: &Bound<'py, Self>, axes: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyArray>> {
         let is_reversed = axes.is_empty() || axes.len() == 1 && axes.get_item(0)?.is_none();
@@ -360,7 +360,7 @@ impl PyArray {
         })
     }
 
-    /// The array without axes of extent 1: those that are named, or all.
+    /// The array without axes of extent 1: the given ones, or all.
     #[pyo3(signature = (axis=ALL), text_signature = "($self, axis=None)")]
     fn squeeze<'py>(slf: &Bound<'py, Self>, axis: Over) -> PyResult<Bound<'py, PyArray>> {
         let dims = slf.get().type_of().dims;
@@ -376,12 +376,12 @@ impl PyArray {
         of(slf.as_any(), |b, x| b.reshape(x, &kept))
     }
 
-    /// NumPy's dot: the sum over the last axis of this and the last but one of the other.
+    /// NumPy's dot: the sum over the last axis of this array and the second last of the other.
     fn dot<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray>> {
         of_two(slf.as_any(), other, ArrayBuilder::dot)
     }
 
-    /// min(max(x, low), high); None is no bound.
+    /// min(max(x, low), high); None means no bound.
     #[pyo3(signature = (min=None, max=None, out=None))]
     fn clip<'py>(
         slf: &Bound<'py, Self>,
@@ -399,7 +399,7 @@ impl PyArray {
         Ok(x)
     }
 
-    /// The nearest integers, the even one of two, as floats; or the nearest numbers of so many decimals.
+    /// The nearest integers, halves to even, as floats; or the nearest numbers with some decimals.
     #[pyo3(signature = (decimals=0, out=None))]
     fn round<'py>(
         slf: &Bound<'py, Self>,
@@ -418,7 +418,7 @@ impl PyArray {
         }
     }
 
-    /// The numbers as floats, integers of 64 bits (toward zero) or a mask (whether they are not 0).
+    /// The numbers as floats, 64-bit integers (rounded toward zero) or a mask (whether they differ from 0).
     fn astype<'py>(slf: &Bound<'py, Self>, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray>> {
         let py = slf.py();
         let dtype_of = py.import("numpy")?.call_method1("dtype", (dtype,))?;
@@ -444,7 +444,7 @@ impl PyArray {
         of(slf.as_any(), ArrayBuilder::detach)
     }
 
-    /// The elements along an axis, or of all in one row, that integers name.
+    /// The elements at the given indices, along an axis or of the flattened array.
     #[pyo3(signature = (indices, axis=None))]
     fn take<'py>(
         slf: &Bound<'py, Self>,
@@ -452,7 +452,7 @@ impl PyArray {
         axis: Option<isize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        // A tuple would name several axes.
+        // A tuple would mean several axes.
         let listed = indices.cast::<PyTuple>().map(|indices| indices.to_list().into_any());
         let indices = listed.as_ref().unwrap_or(indices);
         let Some(axis) = axis else { return index::item(&Self::ravel(slf)?, indices) };
@@ -490,7 +490,7 @@ impl PyArray {
     }
 }
 
-/// Integers that are given one by one or as one sequence.
+/// Integers given one by one or as one sequence.
 fn many(given: &Bound<'_, PyTuple>) -> PyResult<Vec<isize>> {
     match given.len() {
         1 => {

@@ -1,6 +1,6 @@
-//! Arrays of programs and of graphs (`eager`) as objects of Python: what is traced (`trace`), what an operation may take (`operands`), how one is
-//! appended (`append`), the class `Array` itself (`array`; its operators, methods and indices, and NumPy beside it, have files of
-//! their own), and functions of several Arrays.
+//! Arrays of programs and of graphs (`eager`) as Python objects: traces (`trace`), operands (`operands`), appending of operations
+//! (`append`), the class `Array` (`array`; its operators, methods, indices and NumPy dispatch have their own files),
+//! and functions of several Arrays.
 
 pub mod append;
 pub mod arguments;

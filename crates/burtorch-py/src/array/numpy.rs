@@ -1,4 +1,4 @@
-//! NumPy's functions on Arrays: NumPy calls the two methods here, which look the function up in the table of
+//! NumPy's functions of Arrays: NumPy calls the two methods here, which look the function up in the table of
 //! `python/burtorch/_numpy.py`.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -69,13 +69,13 @@ impl PyArray {
         numbers_of(slf)?.call_method0("__complex__")
     }
 
-    /// The only number of an Array of a graph, or the one at an index. Of a traced Array a TraceError.
+    /// The only number of an Array of a graph, or the one at an index. A TraceError for a traced Array.
     #[pyo3(signature = (*index))]
     fn item<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         numbers_of(slf)?.call_method1("item", index)
     }
 
-    /// The numbers of an Array of a graph as nested lists. Of a traced Array a TraceError.
+    /// The numbers of an Array of a graph as nested lists. A TraceError for a traced Array.
     fn tolist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         numbers_of(slf)?.call_method0("tolist")
     }

@@ -1,6 +1,6 @@
-//! What Arrays of a graph have besides: numbers, gradients, sweeps; and how they are made.
+//! Features of Arrays of a graph: numbers, gradients, backward passes, and creation.
 //!
-//! Promises: numbers are copied; a traced Array is a `TraceError`. Knows not how operations are evaluated.
+//! Promises: numbers are copied; a traced Array is a `TraceError`. Does not know how operations are evaluated.
 
 use burtorch_core::array::{Data, Dims, Element, Handle};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -21,7 +21,7 @@ use crate::convert::refusals::{error_here, refuse_reading};
 use crate::convert::stop::{PyStop, until, watched};
 use crate::graph::{PyGraph, wants_no_grad};
 
-/// An Array of a graph, and what it belongs to.
+/// An Array of a graph, and its owner.
 fn eager<'a>(array: &'a Bound<'_, PyArray>, what: &str) -> PyResult<(&'a Eager, &'a Handle)> {
     let py = array.py();
     match (array.get().trace(py).get().eager(), array.get().handle()) {
@@ -60,7 +60,7 @@ fn to_numpy<'py>(py: Python<'py>, data: &Data, dims: &Dims) -> PyResult<Bound<'p
     }
 }
 
-/// A number where there are no axes.
+/// A number if there are no axes.
 fn number_or_array<'py>(numbers: Bound<'py, PyAny>, dims: &Dims) -> PyResult<Bound<'py, PyAny>> {
     if dims.rank() == 0 { numbers.call_method0("item") } else { Ok(numbers) }
 }
@@ -71,7 +71,7 @@ pub(super) fn numbers_of<'py>(array: &Bound<'py, PyArray>) -> PyResult<Bound<'py
     to_numpy(array.py(), &handle.data(), &handle.type_of().dims)
 }
 
-/// Floats for an Array of this shape: of that shape, or one number for all elements where that is allowed.
+/// Floats for an Array of this shape: of that shape, or one number for all elements if that is allowed.
 fn floats_for(array: &Bound<'_, PyArray>, object: &Bound<'_, PyAny>, spread: bool) -> PyResult<Data> {
     let (dims, dtype) = (array.get().type_of().dims, array.get().trace(array.py()).get().dtype());
     let found = match Operand::of(&without_lists(object)?, dtype)? {
@@ -95,9 +95,9 @@ fn floats_for(array: &Bound<'_, PyArray>, object: &Bound<'_, PyAny>, spread: boo
 
 #[pymethods]
 impl PyArray {
-    /// The numbers of an Array of a graph: a copy, a Python number where there are no axes.
+    /// The numbers of an Array of a graph: a copy, or a Python number if there are no axes.
     ///
-    /// Assigning replaces them; numbers that were computed from them before stay. Of a traced Array a TraceError.
+    /// Assigning replaces them; numbers computed from them before do not change. A TraceError for a traced Array.
     #[getter]
     fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         number_or_array(numbers_of(slf)?, &slf.get().type_of().dims)
@@ -115,8 +115,8 @@ impl PyArray {
         Ok(())
     }
 
-    /// The gradient, with the shape of the Array: of one that was given, what all sweeps have added up; of a result, that of
-    /// the last sweep, 0 if it was not reached. Those of given ones can be assigned.
+    /// The gradient, with the shape of the Array: for an input, the sum over all backward passes; for a result, the gradient of
+    /// the last pass, 0 if it was not reached. The gradient of an input can be assigned.
     #[getter]
     fn grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (eager, handle) = eager(slf, ".grad of an Array")?;
@@ -139,17 +139,17 @@ impl PyArray {
         Ok(())
     }
 
-    /// Add to the gradients of the Arrays and Parameters that this one was computed from.
+    /// Add to the gradients of the Arrays and Parameters that this one depends on.
     ///
     /// Args:
     ///     seed: the adjoint of this Array, of its shape; 1 for an Array of one number.
     ///
     /// Raises:
-    ///     ValueError: seed has another shape, or is left out for several numbers.
+    ///     ValueError: seed has another shape, or is missing for several numbers.
     ///     StaleValueError: the Array was removed by a rewind.
     ///     TraceError: a traced Array has no numbers; use bt.grad.
     ///
-    /// An interrupted sweep adds nothing; nor does one that `stop` (a Stop) or `deadline` (seconds from now) ends early, which is a
+    /// An interrupted pass adds nothing; nor does one that `stop` (a Stop) or `deadline` (seconds from now) ends early, which is a
     /// StoppedError.
     ///
     /// Example:
@@ -191,15 +191,14 @@ impl PyArray {
 
 #[pymethods]
 impl PyGraph {
-    /// An Array of this graph: of numbers, nested lists of them, an array of NumPy or a tensor of Parameters, whose shape it
-    /// keeps.
+    /// An Array of this graph from numbers, nested lists of them, a NumPy array or a tensor of Parameters, with the same shape.
     ///
     /// Operations on it are evaluated at once. Floats have gradients, those of a tensor go to its Parameters; integers and
-    /// masks have none. It lives while something refers to it or to what was computed from it; rewind() and clear() make it
+    /// masks have none. It lives while an object refers to it or to a result that depends on it; rewind() and clear() make it
     /// stale.
     ///
     /// Raises:
-    ///     TypeError: no numbers, or a graph that is fixed or of another dtype than float64 and float32.
+    ///     TypeError: no numbers, or a graph that is fixed or whose dtype is neither float64 nor float32.
     ///
     /// Example:
     ///     >>> import burtorch as bt
@@ -234,7 +233,7 @@ impl PyGraph {
     }
 }
 
-/// Lists, tuples and buffers as NumPy's array of them.
+/// Lists, tuples and buffers as a NumPy array.
 fn without_lists<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let is_list = data.is_instance_of::<PyList>() || data.is_instance_of::<PyTuple>();
     let is_other = data.is_instance_of::<PyBytes>() || data.is_instance_of::<PyArray>() || has_dtype(data)?;
@@ -244,7 +243,7 @@ fn without_lists<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(data.clone())
 }
 
-/// An Array of the current graph: the same as current_graph().array(data). In a function that is traced with Arrays, one of the trace.
+/// An Array of the current graph: the same as current_graph().array(data). In a function traced with Arrays, an Array of the trace.
 ///
 /// Example:
 ///     >>> import burtorch as bt

@@ -1,6 +1,6 @@
-//! What an operation on Arrays may take: Arrays, numbers, arrays of numbers, Parameters and their tensors.
+//! Operands of operations on Arrays: Arrays, numbers, arrays of numbers, Parameters and their tensors.
 //!
-//! Promises: an array's numbers are copied once while they stay the same. Reads no numbers of Arrays. Knows no operation.
+//! Promises: an array's numbers are copied once while they do not change. Reads no numbers of Arrays. Knows no operation.
 
 use burtorch_core::DType;
 use burtorch_core::array::{ArrayOp, Data, Dims, Element, Shared, ValueId};
@@ -16,11 +16,11 @@ use crate::convert::errors::{IntoPython, if_any};
 use crate::convert::numbers::{has_dtype, number_of};
 use crate::params::{PyParameter, PyParameters, PyTensor};
 
-/// An object that an operation takes.
+/// An operand of an operation.
 pub enum Operand<'py> {
     /// An Array of some trace.
     Array(Bound<'py, PyArray>),
-    /// A number; whether it is a whole one that integers stay integers with.
+    /// A number, and whether it is an integer that keeps integers integers.
     Number(f64, Option<i64>),
     /// An array of numbers, and its object.
     Data(Dims, Data, Bound<'py, PyAny>),
@@ -28,7 +28,7 @@ pub enum Operand<'py> {
     Param(Py<PyParameters>, usize, Dims),
 }
 
-/// The numbers of an array of Python, as a program of this float type holds them.
+/// The numbers of a Python array, in the type of a program of this float type.
 pub fn data_of(array: &Array, is_mask: bool, dtype: DType) -> PyResult<Data> {
     Ok(match array.kind {
         Kind::Unsigned(1) if is_mask => Data::Mask(array.floats().iter().map(|&x| x != 0.0).collect()),
@@ -45,7 +45,7 @@ pub(super) fn is_mask(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 impl<'py> Operand<'py> {
-    /// What an object is; `None` for what no operation takes. `dtype` is that of the program.
+    /// The operand of an object; `None` if operations do not support it. `dtype` is that of the program.
     pub fn of(object: &Bound<'py, PyAny>, dtype: DType) -> PyResult<Option<Self>> {
         let py = object.py();
         if let Ok(array) = object.cast::<PyArray>() {
@@ -94,7 +94,7 @@ impl<'py> Operand<'py> {
         }
     }
 
-    /// Its value in `trace`, of which `recording` is the content. `with_integers` where all Arrays beside it hold integers.
+    /// Its value in `trace`, whose content is `recording`. `with_integers` if all Arrays beside it contain integers.
     pub(super) fn value(
         self,
         py: Python<'py>,
@@ -118,7 +118,7 @@ impl<'py> Operand<'py> {
     }
 }
 
-/// A TypeError that says what to do if one of these is a Value or a Vector, which no operation on Arrays takes.
+/// A TypeError with advice if one of these is a Value or a Vector, which operations on Arrays do not support.
 pub(super) fn refuse_values(operands: &[Bound<'_, PyAny>]) -> PyResult<()> {
     let found = operands.iter().map(type_name).find(|name| matches!(name.as_str(), "Value" | "Vector"));
     let Some(found) = found else { return Ok(()) };
@@ -128,7 +128,7 @@ pub(super) fn refuse_values(operands: &[Bound<'_, PyAny>]) -> PyResult<()> {
     )))
 }
 
-/// Whether a number, which is not Python's, is a bool of NumPy.
+/// Whether a number is a NumPy bool.
 pub(super) fn is_bool(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(has_dtype(object)? && is_mask(object)?)
 }
@@ -154,7 +154,7 @@ pub(super) fn check_dtype(params: &Py<PyParameters>, dtype: DType) -> PyResult<(
 }
 
 impl Recording {
-    /// The argument that stands for an Array of an outer trace.
+    /// The argument that represents an Array of an outer trace.
     fn capture(&mut self, py: Python<'_>, array: &Bound<'_, PyArray>) -> PyResult<ValueId> {
         if let Some((value, _)) = self.captures.iter().find(|(_, other)| other.get().is_same(array)) {
             return Ok(*value);
@@ -187,7 +187,7 @@ impl Recording {
     }
 }
 
-/// Whether all Arrays among the operands hold integers or masks.
+/// Whether all Arrays among the operands contain integers or masks.
 pub(super) fn are_integers(operands: &[Operand<'_>]) -> bool {
     let mut arrays = operands.iter().filter_map(Operand::array);
     arrays.all(|array| array.get().type_of().element != Element::Float)

@@ -1,7 +1,7 @@
 //! Operators of `Array`: elementwise with broadcasting, comparisons, `@`, and `&`, `|`, `^`, `~` of masks.
 //!
 //! Promises: the other operand may be an Array, a number, an array of numbers or a tensor of Parameters on either side; for
-//! anything else the answer is `NotImplemented`, so that Python raises TypeError. Operators name rows of the op table.
+//! other operands the result is `NotImplemented`, so that Python raises TypeError. Operators refer to rows of the op table.
 
 use burtorch_core::Op;
 use burtorch_core::array::{ArrayBuilder, Comparison, Element, ValueId};
@@ -51,7 +51,7 @@ pub fn compared<'py>(x: &Any<'py>, y: &Any<'py>, how: CompareOp) -> PyResult<Any
     })
 }
 
-/// `x ** y`: squares and cubes have ops of their own, and integers stay integers where the exponent is a whole number.
+/// `x ** y`: squares and cubes are separate ops, and integers stay integers if the exponent is an integer.
 pub fn power<'py>(x: &Any<'py>, y: &Any<'py>) -> PyResult<Any<'py>> {
     let Some(exponent) = number_of(y)? else { return row(Op::Pow, x, y) };
     let is_whole = y.extract::<i64>().is_ok();

@@ -1,7 +1,7 @@
-//! Plans of array programs with the memory that a call needs besides: where arguments of other types are converted.
+//! Plans of array programs with the memory of a call: conversion buffers for arguments of other types.
 //!
-//! Promises: a call makes no heap call in the core, and none here but for lists of arguments; whatever fails, the plan can be
-//! run again. Knows nothing of what results are for.
+//! Promises: a call makes no heap allocation in the core, and here only for lists of arguments; after any failure the plan can be
+//! run again. Does not know the use of the results.
 
 use burtorch_core::array::{Argument, ArrayFloat, ArrayProgram, Csr, Data, Element, Places, Plan, Type};
 use burtorch_core::{DType, Float};
@@ -15,7 +15,7 @@ use crate::convert::refusals::error_here;
 use crate::convert::signals::asked;
 use crate::params::{AnyParameters, PyParameter, PyParameters};
 
-/// A float type that programs run in.
+/// A float type of programs.
 pub trait Number: ArrayFloat + Float + InPlace {
     /// The numbers of Parameters of this type.
     fn values(params: &AnyParameters) -> Option<&[Self]>;
@@ -41,7 +41,7 @@ impl Number for f32 {
     }
 }
 
-/// Numbers of an argument that are not used where they are.
+/// Converted numbers of an argument.
 struct Room<E> {
     floats: Vec<E>,
     ints: Vec<i64>,
@@ -49,16 +49,16 @@ struct Room<E> {
     starts: Vec<i64>,
 }
 
-/// What a program reads besides its arguments.
+/// Inputs of a program besides its arguments.
 #[derive(Clone, Copy)]
 pub struct Read<'a> {
     /// Parameters, by number.
     pub sets: &'a [Py<PyParameters>],
-    /// Numbers, which are its last inputs.
+    /// Numbers, the last inputs.
     pub numbers: &'a [Py<PyParameter>],
 }
 
-/// A plan and its rooms.
+/// A plan and its buffers.
 pub struct Runner<E> {
     plan: Plan<E>,
     rooms: Vec<Room<E>>,
@@ -72,7 +72,7 @@ pub enum AnyRunner {
     F32(Box<Runner<f32>>),
 }
 
-/// Runs an expression on the runner, whatever its type.
+/// Evaluates an expression on the runner, whatever its type.
 macro_rules! with_runner {
     ($any:expr, $runner:ident => $body:expr) => {
         match $any {
@@ -225,7 +225,7 @@ impl<E: Number> Room<E> {
 }
 
 impl AnyRunner {
-    /// Makes a program ready. May be interrupted.
+    /// Plans a program. May be interrupted.
     pub fn new(py: Python<'_>, program: &ArrayProgram) -> PyResult<Self> {
         let made = asked(|| match program.dtype() {
             DType::Float32 => Ok(AnyRunner::F32(Box::new(Runner::new(program)?))),
@@ -234,17 +234,17 @@ impl AnyRunner {
         made.or_raise(py)
     }
 
-    /// Runs the program on these arguments and on what it reads besides, as it is now.
+    /// Runs the program on these arguments and on the current values of its other inputs.
     pub fn run(&mut self, py: Python<'_>, given: &[Given<'_>], read: Read<'_>) -> PyResult<()> {
         with_runner!(self, runner => runner.run(py, given, read))
     }
 
-    /// Result `k` of the last run: a number for shape (), else a NumPy array, of floats of this kind.
+    /// Result `k` of the last run: a number for shape (), else a NumPy array, with floats of this type.
     pub fn result<'py>(&self, py: Python<'py>, k: usize, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
         with_runner!(self, runner => runner.result(py, k, kind))
     }
 
-    /// Whether the mask that is result `k`, of shape (), holds.
+    /// Whether the mask that is result `k`, of shape (), is true.
     pub fn holds(&self, py: Python<'_>, k: usize) -> PyResult<bool> {
         with_runner!(self, runner => Ok(runner.plan.floats(k).or_raise(py)?.first().is_some_and(|x| x.to_f64() != 0.0)))
     }

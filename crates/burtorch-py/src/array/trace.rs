@@ -1,11 +1,11 @@
-//! `ArrayTrace`: the program that a function leaves while it runs on Arrays.
+//! `ArrayTrace`: the program recorded while a function runs on Arrays.
 //!
-//! A trace knows shapes and dtypes and no numbers. One that begins while another one of its thread is under way lies inside
-//! it: Arrays of outer traces that it meets become arguments of its program, in the order of first use (captures), so each
-//! trace keeps what it differentiates by apart from what others do.
+//! A trace has shapes and dtypes but no numbers. A trace that begins during another one of its thread is nested in
+//! it: Arrays of outer traces become arguments of its program, in the order of first use (captures), so each
+//! trace separates its own variables from those of others.
 //!
-//! Promises: no lock is held while Python code runs; a trace that has ended refuses everything with a `TraceError`; whatever
-//! happens, the traces of a thread end in the order that they began in. Knows nothing of how programs run.
+//! Promises: no lock is held while Python code runs; a finished trace refuses all calls with a `TraceError`; in all
+//! cases, the traces of a thread end in the reverse order of their beginning. Does not know how programs run.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -25,10 +25,10 @@ use crate::convert::gc::{HoldsObjects, Visitor, collected};
 use crate::convert::refusals::{error_here, is_tracing};
 use crate::params::{PyParameter, PyParameters};
 
-/// More traces are not begun inside of each other: each takes some kilobytes of the stack.
+/// The largest nesting depth of traces: each takes some kilobytes of the stack.
 const DEEPEST: usize = 64;
 
-/// A constant and the object whose numbers it has.
+/// A constant and the object that its numbers come from.
 pub(super) struct Known {
     pub(super) object: Py<PyAny>,
     pub(super) dims: Dims,
@@ -36,45 +36,45 @@ pub(super) struct Known {
     pub(super) value: ValueId,
 }
 
-/// What a trace has recorded so far.
+/// The content of a trace.
 pub struct Recording {
     /// The instructions.
     pub builder: ArrayBuilder,
-    /// Arrays of outer traces, and the inputs that stand for them.
+    /// Arrays of outer traces, and the inputs that represent them.
     pub captures: Vec<(ValueId, Py<PyArray>)>,
     /// Parts of Parameters, each once: set, start, shape.
     pub(super) params: Vec<((u32, usize, Dims), ValueId)>,
-    /// Constants that were read from objects.
+    /// Constants read from objects.
     pub(super) known: Vec<Known>,
-    /// Of an outermost trace: masks of shape () that the body asked for, and what they were.
+    /// Of an outermost trace: masks of shape () that the body evaluated, and their outcomes.
     pub guards: Vec<(ValueId, bool)>,
-    /// What guards have computed so far.
+    /// Results computed by guards so far.
     pub(super) answered: Answered,
 }
 
-/// What guards have computed, so that none computes it again.
+/// Results computed by guards, so that none is computed twice.
 #[derive(Default)]
 pub(super) struct Answered {
-    /// Of an outermost trace: numbers, and how many there are in all.
+    /// Of an outermost trace: numbers, and their total count.
     pub(super) numbers: HashMap<ValueId, Shared<Data>>,
     pub(super) n_numbers: usize,
-    /// Of one inside another: the Arrays of the trace around it that have the same numbers.
+    /// Of a nested trace: the Arrays of the enclosing trace with the same numbers.
     pub(super) outside: HashMap<ValueId, Py<PyArray>>,
 }
 
-/// Where a trace finds the numbers that a guard asks for.
+/// The source of the numbers that a guard needs.
 pub enum Source {
     /// The arguments of the outermost trace.
     Numbers(Vec<Py<PyAny>>),
-    /// The answers of an earlier trace at the same arguments.
+    /// The outcomes of an earlier trace at the same arguments.
     Answers(Vec<bool>),
-    /// The arguments of a trace that lies inside another one, and which of them have an axis more there.
+    /// The arguments of a nested trace, and which of them have one more axis there.
     Operands(Vec<Py<PyAny>>, Vec<bool>),
     /// Arrays of a graph, which have numbers: nothing is recorded.
     Graph(Eager),
-    /// Nowhere: so many arguments of a body of a loop or choice differ from step to step.
+    /// None: this many arguments of a loop body or branch differ from step to step.
     Body(usize),
-    /// Nowhere: so many arguments of a rule of a derivative, of which nothing is computed yet.
+    /// None: this many arguments of a derivative rule, none of which is computed yet.
     Rule(usize),
 }
 
@@ -86,12 +86,12 @@ impl HoldsObjects for Source {
     }
 }
 
-/// What the Arrays of a graph were computed from.
+/// The record of how Arrays of a graph were computed.
 pub struct Eager {
     pub(super) tape: Arc<Tape>,
-    /// Up while gradients are added up or changed, shared while operations run.
+    /// Exclusive while gradients are added up or changed, shared while operations run.
     pub(super) in_use: Flag,
-    /// The Parameters that are read, by number, while they live.
+    /// The Parameters in use, by number, while they live.
     sets: Mutex<Vec<Py<PyWeakrefReference>>>,
 }
 
@@ -102,7 +102,7 @@ impl Eager {
         weak.bind(py).upgrade()?.cast_into().ok().map(Bound::unbind)
     }
 
-    /// How many numbers are in use.
+    /// The number of numbers in use.
     pub(super) fn n_sets(&self) -> usize {
         self.sets.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -129,17 +129,17 @@ impl Eager {
     }
 }
 
-/// A trace that has ended, for the transforms.
+/// A finished trace, for the transforms.
 pub struct Ended {
     /// Its program: arguments first, then captures.
     pub program: ArrayProgram,
-    /// The Arrays of outer traces that it takes after its arguments.
+    /// The Arrays of outer traces that follow its arguments.
     pub captures: Vec<Py<PyArray>>,
-    /// What each guard answered: they are the last results.
+    /// The outcome of each guard; guards are the last results.
     pub answers: Vec<bool>,
     /// Of an outermost trace: the Parameters that the program reads.
     pub sets: Vec<Py<PyParameters>>,
-    /// Of an outermost trace: the numbers that it takes after its arguments.
+    /// Of an outermost trace: the numbers that follow its arguments.
     pub numbers: Vec<Py<PyParameter>>,
 }
 
@@ -162,21 +162,21 @@ impl<T> HoldsObjects for Mutex<Vec<Py<T>>> {
     }
 }
 
-/// The program that a function leaves while it runs on Arrays.
+/// The program recorded while a function runs on Arrays.
 #[pyclass(frozen, name = "ArrayTrace", module = "burtorch")]
 pub struct ArrayTrace {
     name: String,
     dtype: DType,
-    /// The trace that this one lies inside of.
+    /// The enclosing trace.
     outer: Option<Py<ArrayTrace>>,
     depth: usize,
     content: Mutex<Option<Recording>>,
     source: Source,
     /// Of the outermost trace: the Parameters that programs read, by number.
     sets: Mutex<Vec<Py<PyParameters>>>,
-    /// Likewise: numbers that are read at every call, and the inputs that stand for them.
+    /// Likewise: numbers that are read at every call, and the inputs that represent them.
     numbers: Mutex<Vec<(Py<PyParameter>, ValueId)>>,
-    /// Likewise: primitives, which programs know by weak references.
+    /// Likewise: primitives, which programs refer to weakly.
     primitives: Mutex<Vec<Py<PyAny>>>,
 }
 collected!(ArrayTrace: outer, content, source, sets, primitives);
@@ -192,7 +192,7 @@ pub fn current(py: Python<'_>) -> Option<Bound<'_, ArrayTrace>> {
     ACTIVE.with_borrow(|all| all.last().map(|trace| trace.bind(py).clone()))
 }
 
-/// The trace around all loops and choices of whose bodies this is part; nothing if it is part of none.
+/// The trace around all loops and branches whose bodies contain this one, or None.
 pub fn around_loops<'py>(trace: &Bound<'py, ArrayTrace>) -> Option<Bound<'py, ArrayTrace>> {
     let (py, mut at, mut around) = (trace.py(), Some(trace.clone()), None);
     while let Some(inner) = at {
@@ -204,8 +204,8 @@ pub fn around_loops<'py>(trace: &Bound<'py, ArrayTrace>) -> Option<Bound<'py, Ar
     around
 }
 
-/// The innermost body of a loop or choice that is being traced inside of this trace, or the trace itself: what a step computes
-/// belongs to the step, also where it reads Arrays of outer traces only.
+/// The innermost loop body or branch that is being traced inside this trace, or the trace itself: computations of a step
+/// belong to the step, even if they read only Arrays of outer traces.
 pub fn inside_body(trace: Bound<'_, ArrayTrace>) -> Bound<'_, ArrayTrace> {
     let (py, mut at, mut body) = (trace.py(), current(trace.py()), None);
     while let Some(inner) = at {
@@ -220,7 +220,7 @@ pub fn inside_body(trace: Bound<'_, ArrayTrace>) -> Bound<'_, ArrayTrace> {
     trace
 }
 
-/// Refuses to write a number of a graph in the body of a loop or choice: it would be written once, and not in each step.
+/// Refuses to write a number of a graph in a loop body or branch: it would be written once, and not in each step.
 pub fn refuse_writing(py: Python<'_>, name: &str, of: &str) -> PyResult<()> {
     if !is_tracing() || current(py).is_none_or(|trace| around_loops(&trace).is_none()) {
         return Ok(());
@@ -231,21 +231,21 @@ pub fn refuse_writing(py: Python<'_>, name: &str, of: &str) -> PyResult<()> {
     Err(error_here(py, &message))
 }
 
-/// The float type of the Parameters that a body of this thread read last though its trace has another one; asked once.
+/// The float type of the Parameters that a body of this thread read last although its trace has another one; cleared when read.
 pub fn wanted_dtype() -> Option<DType> {
     WANTED.take()
 }
 
-/// Notes that a body read Parameters of this float type, which its trace has not.
+/// Records that a body read Parameters of this float type, which differs from that of its trace.
 pub(super) fn want_dtype(dtype: DType) {
     WANTED.set(Some(dtype));
 }
 
-/// A trace that is under way in this thread, until this is dropped.
+/// A trace in progress in this thread, until this is dropped.
 pub struct Active<'py>(Bound<'py, ArrayTrace>);
 
 impl<'py> Active<'py> {
-    /// Begins a trace of the function `name`, inside of `outer`: the innermost one of this thread, or Arrays of a graph.
+    /// Begins a trace of the function `name`, inside `outer`: the innermost one of this thread, or Arrays of a graph.
     pub fn begin(
         outer: Option<Bound<'py, ArrayTrace>>,
         py: Python<'py>,
@@ -297,7 +297,7 @@ impl<'py> Active<'py> {
         PyArray::new(&self.0, value, ty)
     }
 
-    /// Ends the trace with these results, which are values of it; after them come its guards.
+    /// Ends the trace with these results, which are values of it; its guards follow them.
     pub fn finish(self, results: &[ValueId]) -> PyResult<Ended> {
         let py = self.0.py();
         let Some(recording) = self.0.get().lock().take() else { return Err(self.0.get().ended(py)) };
@@ -317,13 +317,13 @@ impl Drop for Active<'_> {
         let mut all = ACTIVE.take();
         let trace = all.iter().position(|trace| trace.is(&self.0)).map(|at| all.split_off(at));
         ACTIVE.set(all);
-        // What these hold may run Python code when it goes: nothing is borrowed here.
+        // Dropping these may run Python code: nothing is borrowed here.
         drop((left, trace));
     }
 }
 
 impl ArrayTrace {
-    /// What the Arrays of a graph belong to.
+    /// The owner of the Arrays of a graph.
     pub(super) fn of_graph(tape: Arc<Tape>) -> Self {
         ArrayTrace {
             name: "a graph".into(),
@@ -338,7 +338,7 @@ impl ArrayTrace {
         }
     }
 
-    /// What its Arrays were computed from, if they are those of a graph.
+    /// The record of how its Arrays were computed, if they are those of a graph.
     pub(super) fn eager(&self) -> Option<&Eager> {
         if let Source::Graph(eager) = &self.source { Some(eager) } else { None }
     }
@@ -348,17 +348,17 @@ impl ArrayTrace {
         self.dtype
     }
 
-    /// How many traces it lies inside of, and one; 0 for Arrays of a graph.
+    /// The nesting depth of the trace, from 1; 0 for Arrays of a graph.
     pub fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The trace that it lies inside of.
+    /// The enclosing trace.
     pub fn outer(&self) -> Option<&Py<ArrayTrace>> {
         self.outer.as_ref()
     }
 
-    /// Keeps a primitive as long as the outermost trace; whether there is one, and not a graph around all.
+    /// Keeps a primitive as long as the outermost trace; returns whether there is one, and not a graph around all.
     pub fn keep(&self, py: Python<'_>, primitive: Py<PyAny>) -> bool {
         match &self.outer {
             Some(outer) => outer.bind(py).get().keep(py, primitive),
@@ -373,17 +373,17 @@ impl ArrayTrace {
         }
     }
 
-    /// Where the numbers are that guards ask for.
+    /// The source of the numbers for guards.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// What has been recorded; nothing if the trace has ended. No Python code may run while the guard lives.
+    /// The content; None if the trace has ended. No Python code may run while the guard lives.
     pub fn lock(&self) -> MutexGuard<'_, Option<Recording>> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why a trace that has ended refuses.
+    /// The reason why a finished trace refuses.
     pub fn ended(&self, py: Python<'_>) -> PyErr {
         let message = format!(
             "this Array was kept from the trace of {}, which is over; return what is needed from the function",
@@ -428,7 +428,7 @@ impl ArrayTrace {
             return outer.bind(py).get().number(outer.bind(py), number);
         }
         if self.eager().is_some() {
-            // Arrays of a graph have the number that it has now.
+            // Arrays of a graph use its current number.
             let now = number.get().number().into_pyobject(py)?.into_any();
             let made = append_to(trace, &[now], |_, values| Ok(values.to_vec()))?;
             return made.into_iter().flatten().next().ok_or_else(|| self.ended(py));

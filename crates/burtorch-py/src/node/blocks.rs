@@ -1,6 +1,6 @@
-//! Block ops as functions of Python: dense layers, rows of tables and softmax cross-entropy over Vectors.
+//! Block ops as Python functions: dense layers, rows of tables and softmax cross-entropy over Vectors.
 //!
-//! Promises: each is one block of the graph whatever its size; an error leaves the graph as it was. Numbers are computed in
+//! Promises: each is one block of the graph whatever its size; an error leaves the graph unchanged. Numbers are computed in
 //! the core.
 
 use burtorch_core::nn::Activation;
@@ -18,10 +18,10 @@ use crate::graph::{PyGraph, current_graph};
 use crate::node::vector::{Operand, PyVector, all_views, appended, atomically, common_owner, read_by, wrap};
 use crate::params::{PyParameters, PyTensor};
 
-/// The whole numbers of one sample: token ids, or a class.
+/// The integers of one sample: token ids, or a class.
 ///
-/// An Oracle hands them to a model where the batch holds integers. On a graph of lanes each lane has its own sample and so
-/// its own numbers, and a model uses them as it would those of one. `ids[k]` is number k, `ids[j:k]` several.
+/// An Oracle passes them to a model if the batch contains integers. On a graph of lanes each lane has its own sample and
+/// its own numbers, and a model uses them like those of one sample. `ids[k]` is number k, `ids[j:k]` several.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -39,7 +39,7 @@ pub struct PyTokenIds {
 }
 
 impl PyTokenIds {
-    /// As many numbers for each lane; all of lane 0, then of lane 1, ...
+    /// Equally many numbers for each lane; all of lane 0, then of lane 1, ...
     pub fn new(numbers: Vec<u32>, lanes: usize) -> Self {
         PyTokenIds { numbers, lanes }
     }
@@ -48,7 +48,7 @@ impl PyTokenIds {
         self.numbers.len() / self.lanes
     }
 
-    /// Those of one sample; `None` where there are several.
+    /// The numbers of one sample; `None` if there are several.
     pub fn single(&self) -> Option<&[u32]> {
         (self.lanes == 1).then_some(&self.numbers[..])
     }
@@ -89,7 +89,7 @@ impl PyTokenIds {
     }
 }
 
-/// Whole numbers for each lane of a graph: TokenIds as they are, anything else the same for all lanes.
+/// Integers for each lane of a graph: TokenIds unchanged, other integers the same for all lanes.
 pub fn token_ids_for<'a>(
     owner: &Bound<'_, PyGraph>,
     given: &'a Bound<'_, PyAny>,
@@ -109,18 +109,18 @@ pub fn token_ids_for<'a>(
     Ok(numbers.repeat(lanes).into())
 }
 
-/// Rows of a matrix of parameters, one after the other: embeddings.
+/// Rows of a matrix of parameters, concatenated: embeddings.
 ///
 /// Args:
 ///     table: a tensor of shape (rows, width), or an Array.
-///     rows: an Array of integers, and then the result is an Array; TokenIds, an int, or a sequence of ints; on a graph of lanes TokenIds give each lane its own rows.
+///     rows: an Array of integers, and then the result is an Array; or TokenIds, an int, or a sequence of ints; on a graph of lanes TokenIds give each lane its own rows.
 ///
-/// Returns a Vector of `len(rows) * width` scalars, one block on the current graph. Costs a copy; the way back touches the
-/// rows that were named.
+/// Returns a Vector of `len(rows) * width` scalars, one block on the current graph. Costs a copy; the backward pass touches only
+/// these rows.
 ///
 /// Raises:
 ///     IndexError: a row index is out of range.
-///     ValueError: no rows. TypeError: a graph of another dtype than the parameters, or than float32 and float64.
+///     ValueError: no rows. TypeError: a graph whose dtype differs from the parameters', or is neither float32 nor float64.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -137,7 +137,7 @@ fn gather_function<'py>(table: &Bound<'py, PyAny>, rows: &Bound<'py, PyAny>) -> 
     gather(table.cast()?, rows)
 }
 
-/// The same of a table of parameters on a graph.
+/// The same for a table of parameters on a graph.
 pub fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = rows.py();
     let owner = current_graph(py)?.into_bound(py).cast_into::<PyGraph>()?;
@@ -165,11 +165,11 @@ pub fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> Py
 ///     bias: a tensor of n_out numbers, or None.
 ///     activation: f: None or "identity", "tanh", "relu", "sigmoid".
 ///
-/// Returns a Vector of n_out scalars. Costs 2 n_in n_out operations a lane, and twice that on the way back.
+/// Returns a Vector of n_out scalars. Costs 2 n_in n_out operations per lane, and twice that in the backward pass.
 ///
 /// Raises:
-///     ValueError: lengths differ, or an unknown activation. TypeError: a graph of another dtype than the parameters, or
-///     than float32 and float64. GraphMismatchError: operands belong to different graphs.
+///     ValueError: lengths differ, or an unknown activation. TypeError: a graph whose dtype differs from the parameters', or
+///     is neither float32 nor float64. GraphMismatchError: operands belong to different graphs.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -193,7 +193,7 @@ fn affine<'py>(
     affine_of(weight.cast()?, x, bias, activation)
 }
 
-/// As [`affine`], with an activation that is known.
+/// As [`affine`], with a known activation.
 pub fn affine_of<'py>(
     weight: &Bound<'py, PyTensor>,
     x: &Bound<'py, PyAny>,
@@ -210,7 +210,7 @@ pub fn affine_of<'py>(
     let build = |graph: &mut AnyGraph, parameters: &[Py<PyParameters>], views: &[View]| {
         with_values(py, parameters, |given| graph.blocks()?.affine(given, views, w, b, activation))?.or_raise(py)
     };
-    // A Vector of one run, on a graph that nothing is the matter with: no list is made of it.
+    // A Vector of one run on a graph in its usual state needs no list.
     if let Ok(vector) = x.cast::<PyVector>()
         && let Some(owner) = vector.get().plain_owner(py)
     {
@@ -238,15 +238,15 @@ pub fn affine_of<'py>(
 /// The cross-entropy of the softmax of `logits`, in nats: `log(sum(exp(z))) - z[target]`.
 ///
 /// Args:
-///     logits: a Vector of contiguous scalars, as block ops give them; or an Array or an array, of classes along its last axis.
+///     logits: a Vector of contiguous scalars, such as results of block ops; or an Array or an array, with classes along its last axis.
 ///     target: TokenIds of one number, an int, or a Vector of as many probabilities, which receive no gradient.
 ///
 /// Returns a Value. Never overflows.
 ///
 /// Raises:
 ///     IndexError: a class is out of range.
-///     ValueError: logits that are a concatenation, or another number of probabilities.
-///     TypeError: a graph of another dtype than float32 and float64, or lanes of them.
+///     ValueError: logits that are a concatenation, or a wrong number of probabilities.
+///     TypeError: a graph whose dtype is not float32 or float64, or lanes of them.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -264,7 +264,7 @@ fn softmax_cross_entropy<'py>(logits: &Bound<'py, PyAny>, target: &Bound<'py, Py
     }
     let n_dims = if_any(py, super::vector::read_dims(logits))?.unwrap_or(0);
     if n_dims > 0 && !target.is_instance_of::<PyVector>() {
-        // Numbers alone.
+        // Plain numbers.
         let (core, target) = (py.import("burtorch._core")?, py.import("numpy")?.call_method1("asarray", (target,))?);
         let function = core.getattr("array_cross_entropy")?;
         return core.getattr("array_evaluated")?.call1((function, logits, target));

@@ -1,6 +1,6 @@
-//! How a branch reads what is frozen: on which graph an operation on Values of several graphs builds, and its operands there.
+//! How a branch reads frozen nodes: the graph of an operation on Values of several graphs, and its operands there.
 //!
-//! Promises: a branch reads the graphs that it grows from and no other branch; each frozen node has one proxy in a branch.
+//! Promises: a branch reads its ancestors and no other branch; each frozen node has one proxy in a branch.
 #![allow(unsafe_code)]
 
 use burtorch_core::{NodeId, Range};
@@ -13,7 +13,7 @@ use crate::graph::cell::Cell;
 use crate::graph::{PyGraph, current};
 use crate::node::value::{self, ValueObject};
 
-/// Whether `graph` is `trunk`, or one of the branches on the way from it.
+/// Whether `graph` is `trunk`, or one of its descendants on the way to it.
 fn grows_from(py: Python<'_>, graph: &Bound<'_, PyGraph>, trunk: &Bound<'_, PyGraph>) -> bool {
     let mut at = graph.clone();
     loop {
@@ -31,8 +31,8 @@ fn grows_from(py: Python<'_>, graph: &Bound<'_, PyGraph>, trunk: &Bound<'_, PyGr
 const TWO_BRANCHES: &str =
     "this reads values of two open branches, which cannot read one another; join the graph first";
 
-/// The graph that an operation on Values of these graphs appends to: the branch that reads the others, which is one of
-/// them or the current one of this thread. It is not frozen; where it would be, that is a `BusyError`.
+/// The graph to which an operation on Values of these graphs appends: the branch that reads the others, which is one of
+/// them or the current one of this thread. It is not frozen; a frozen one is a `BusyError`.
 pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<Bound<'py, PyGraph>> {
     let mismatch = |what| Err(burtorch_core::Error::GraphMismatch { what }).or_raise(py);
     let Some(first) = graphs.first() else {
@@ -63,7 +63,7 @@ pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<
             // SAFETY: as above.
             return Err(unsafe { cell_of(&target) }.refusal(py));
         }
-        // The current graph may be frozen itself: the very one that was asked for, or a branch with branches of its own.
+        // The current graph may be frozen itself: one of the operands' graphs, or a branch with branches.
         // SAFETY: as above.
         let its_own = unsafe { cell_of(&here) };
         if its_own.is_frozen() {
@@ -74,7 +74,7 @@ pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<
     Ok(target)
 }
 
-/// Nodes of `cell`, an open branch, that stand for nodes of a graph it grows from.
+/// Nodes of `cell`, an open branch, that represent nodes of an ancestor.
 pub fn import(py: Python<'_>, cell: &mut Cell, from: &Bound<'_, PyGraph>, range: Range) -> PyResult<Range> {
     let Some(trunk) = cell.trunk(py) else {
         return Err(burtorch_core::Error::GraphMismatch { what: "a value" }).or_raise(py);
@@ -87,14 +87,14 @@ pub fn import(py: Python<'_>, cell: &mut Cell, from: &Bound<'_, PyGraph>, range:
     graph.import(imports, &*above.graph, range).or_raise(py)
 }
 
-/// Whether an operand of another graph than the one built on may be meant for [`import`].
+/// Whether an operand of another graph than the target may be for [`import`].
 pub fn is_foreign(cell: &Cell, owner: &Bound<'_, PyGraph>) -> bool {
     // SAFETY: only addresses are compared.
     !std::ptr::eq(unsafe { value::cell_of(owner.as_ptr()) }, cell)
 }
 
-/// The operands of an operation as Values of one graph, where they are not: those of frozen graphs are replaced by Values
-/// of the branch that reads them. Returns the graph; the Values are to be given back.
+/// The operands of an operation as Values of one graph, if they are not already: those of frozen graphs are replaced by Values
+/// of the branch that reads them. Returns the graph; the caller releases the Values.
 ///
 /// # Safety
 /// `operands` are living Values; the GIL is held.

@@ -1,8 +1,8 @@
-//! What every slot of `Value` runs in: with the lock of its graphs, where the interpreter has none of its own, and with panics
-//! caught.
+//! The wrapper of every slot of `Value`: it takes the lock of the graphs on interpreters without a GIL, and catches
+//! panics.
 //!
-//! Promises: plain operators of several threads on one graph come one after another, whole; on interpreters with a lock this is
-//! nothing but a call.
+//! Promises: plain operators of several threads on one graph run one after another; on interpreters with a GIL this is
+//! only a call.
 #![allow(unsafe_code)]
 
 use pyo3::ffi;

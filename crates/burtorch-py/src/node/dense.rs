@@ -1,4 +1,4 @@
-//! Dense layers on Values: what a model computes from nodes of a graph are nodes of that graph.
+//! Dense layers on Values: results computed from nodes of a graph are nodes of that graph.
 //!
 //! Promises: the blocks are those that an oracle builds, so the same weights give the same numbers.
 
@@ -12,7 +12,7 @@ use crate::graph::parameters::{attach, with_values};
 use crate::node::vector::{Operand, PyVector, all_views, appended, common_owner, n_scalars, read_by};
 use crate::params::PyParameters;
 
-/// The outputs of the layers for `x`, as a Vector on the graph of the Values in it; `None` if `x` holds numbers only.
+/// The outputs of the layers for `x`, as a Vector on the graph of the Values in it; `None` if `x` contains only numbers.
 pub fn outputs<'py>(
     layers: &[Linear],
     params: &Py<PyParameters>,
@@ -21,7 +21,7 @@ pub fn outputs<'py>(
     let py = x.py();
     let operands = match Operand::read_all(x) {
         Ok(operands) => operands,
-        // The reader of numbers has something to say about anything else.
+        // The reader of numbers reports other objects.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => return Ok(None),
         Err(error) => return Err(error),
     };

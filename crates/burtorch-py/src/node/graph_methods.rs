@@ -1,4 +1,4 @@
-//! Methods of `Graph` that take or give Values: new nodes, sweeps, joined branches.
+//! Methods of `Graph` that take or return Values: new nodes, backward passes, joined branches.
 #![allow(unsafe_code)]
 
 use pyo3::prelude::*;
@@ -19,13 +19,13 @@ use crate::node::numbers as of_node;
 
 #[pymethods]
 impl PyGraph {
-    /// A Value for the node with this index. Raises IndexError if there is none.
+    /// A Value for the node with this index. Raises IndexError if it does not exist.
     fn node<'py>(slf: &Bound<'py, Self>, index: u32) -> PyResult<Bound<'py, PyAny>> {
         slf.get().settle(slf.py())?;
         node_value(slf, index)
     }
 
-    /// A Value for the node with this label, the lowest of several. Raises KeyError if there is none.
+    /// A Value for the node with this label, the lowest of several. Raises KeyError if there is no such label.
     fn labelled<'py>(slf: &Bound<'py, Self>, label: &str) -> PyResult<Bound<'py, PyAny>> {
         slf.get().settle(slf.py())?;
         labelled(slf, label)
@@ -43,7 +43,7 @@ impl PyGraph {
     /// A number that receives no gradient, as a Value.
     fn constant<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         if slf.get().with_as_is(slf.py(), |cell| Ok(cell.is_busy()))? {
-            // To a traced function every leaf that is no argument is a constant.
+            // In a traced function every leaf that is not an argument is a constant.
             return Self::value(slf, data);
         }
         let before = slf.get().set_no_grad(slf.py(), true)?;
@@ -52,9 +52,9 @@ impl PyGraph {
         value
     }
 
-    /// Contiguous leaves from a sequence, buffer or array of numbers, flattened by rows.
+    /// Contiguous leaves from a sequence, buffer or array of numbers, flattened in row-major order.
     ///
-    /// Raises TypeError for anything but real numbers, ValueError for an empty sequence.
+    /// Raises TypeError for data that are not real numbers, ValueError for an empty sequence.
     pub(crate) fn vector(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<Py<PyVector>> {
         let scalar_type = slf.get().scalar_type(slf.py())?;
         if scalar_type.fits_float() {
@@ -63,22 +63,22 @@ impl PyGraph {
         PyVector::special_leaves(slf, &of_node::read_many(data, scalar_type)?)
     }
 
-    /// The data of all nodes by index: `graph.values[i:j]` shares memory that never moves, and copies else.
+    /// The data of all nodes by index: `graph.values[i:j]` shares memory that never moves, and copies otherwise.
     #[getter]
     fn values(slf: &Bound<'_, Self>) -> PyResult<NodeValues> {
         slf.get().settle(slf.py())?;
         Ok(NodeValues { graph: slf.clone().unbind() })
     }
 
-    /// Append the open branches to this graph, by number; their Values and Vectors are this graph's from now on.
+    /// Append the open branches to this graph, by number; their Values and Vectors become this graph's.
     ///
-    /// Linear in the nodes appended, which up to `threads` threads copy, by default one for each core. The
-    /// result does not depend on which is faster. The graph keeps the memory of the branches for the next ones.
+    /// Linear in the nodes appended, which up to `threads` threads copy, by default one per core. The
+    /// result does not depend on their speed. The graph keeps the memory of the branches for the next ones.
     ///
     /// Raises:
     ///     ValueError: no branches are open, or threads is below 1.
-    ///     BusyError: a thread is still in one of them, or one has open branches of its own.
-    ///     GraphFullError, MemoryError: no room; nothing was appended, the branches are still open.
+    ///     BusyError: a thread is still in one of them, or one has open branches.
+    ///     GraphFullError, MemoryError: not enough memory; nothing was appended, the branches are still open.
     #[pyo3(signature = (threads=None))]
     fn join(slf: &Bound<'_, Self>, threads: Option<Count>) -> PyResult<()> {
         let n_threads = threads.map(|n| n.positive("threads")).transpose()?;
@@ -87,15 +87,15 @@ impl PyGraph {
 
     /// Drop the open branches: nothing is appended, and their Values are stale.
     ///
-    /// Raises ValueError where none are open, BusyError while a thread is in one of them.
+    /// Raises ValueError if none are open, BusyError while a thread is in one of them.
     fn drop_branches(slf: &Bound<'_, Self>) -> PyResult<()> {
         joining::discard(slf)
     }
 
-    /// Add seed times the gradient of `root` to the leaves and parameters it depends on.
+    /// Add seed times the gradient of `root` to the leaves and parameters that it depends on.
     ///
-    /// With skip_zero_adjoints, nodes whose adjoint is exactly 0 are passed over, so 0 * inf below them never happens.
-    /// With `stop` (a Stop) or `deadline` (seconds from now) it may end early: a StoppedError, and all gradients are as before.
+    /// With skip_zero_adjoints, nodes whose adjoint is exactly 0 are skipped, so 0 * inf below them never occurs.
+    /// With `stop` (a Stop) or `deadline` (seconds from now) it may end early: a StoppedError, and all gradients are unchanged.
     #[pyo3(signature = (root, seed=1.0, *, skip_zero_adjoints=false, stop=None, deadline=None))]
     fn backward(
         slf: &Bound<'_, Self>,
@@ -115,12 +115,12 @@ impl PyGraph {
         }
     }
 
-    /// Evaluate again what `root` depends on, from the present data of leaves and parameters, and return its data.
+    /// Recompute the nodes that `root` depends on, from the current data of leaves and parameters, and return its data.
     fn recompute<'py>(slf: &Bound<'py, Self>, root: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         slf.get().not_traced(py, "recompute()")?;
         let root = node_of(py, slf, root)?;
-        // Whatever refuses a short call refuses a long one.
+        // The refusals of a short call apply to a long one too.
         let is_long = slf.get().with(py, |cell| Ok(cell.graph.len()))? > LONG;
         let data = if is_long {
             slf.get().released(py, |graph, parameters| {

@@ -1,6 +1,6 @@
-//! How branches end: joined, by number, or dropped.
+//! The end of branches: joining by number, or dropping.
 //!
-//! Promises: what a branch has built becomes part of its graph whole, and its Values and Vectors become the graph's; or
+//! Promises: the nodes of a branch become part of its graph, and its Values and Vectors become the graph's; or
 //! nothing of it stays. On an error nothing has changed.
 #![allow(unsafe_code)]
 
@@ -23,7 +23,7 @@ use crate::graph::handle::{self, Handle};
 use crate::node::value::ValueObject;
 use crate::node::vector::PyVector;
 
-/// The open branches, which none of their own freezes and no other thread is in.
+/// The open branches, none of which is frozen or used by another thread.
 fn ready_to_end<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<Vec<Bound<'py, PyGraph>>> {
     let py = graph.py();
     // SAFETY: under the GIL, for this statement.
@@ -35,7 +35,7 @@ fn ready_to_end<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<Vec<Bound<'py, PyG
     for (number, branch) in open.iter().enumerate() {
         // SAFETY: as above.
         let cell = unsafe { cell_of(branch.bind(py)) };
-        // Nobody uses a branch that nobody is in.
+        // A branch without a thread is not in use.
         let why = match cell.branching.as_ref() {
             _ if cell.is_away => "is still in use by a thread",
             Some(b) if !b.open.is_empty() => "has open branches of its own",
@@ -62,7 +62,7 @@ fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
     // SAFETY: as above.
     let mut cells: Vec<&mut Cell> = branches.iter().map(|branch| unsafe { cell_of(branch) }).collect();
     crate::graph::parameters::attach(py, cell, cells.iter().flat_map(|part| &part.parameters))?;
-    // All memory first: after the splice nothing may fail.
+    // All allocations first: after the splice nothing may fail.
     let moving =
         cells.iter_mut().map(|part| Moving::of(part)).collect::<burtorch_core::Result<Vec<_>>>().or_raise(py)?;
     if cell.is_branch() {
@@ -83,7 +83,7 @@ fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
         unsafe { locked_graph(branch.as_ptr(), go) }
     }
     ended.extend(branches.into_iter().map(Bound::unbind));
-    // Objects that go may run Python code, so they go when the cell is not in use any more.
+    // Dropped objects may run Python code, so they are dropped when the cell is no longer in use.
     drop(std::mem::replace(&mut branching(cell).joined, ended));
     Ok(())
 }
@@ -97,13 +97,13 @@ fn splice(
     graph.splice(&mut graphs, n_threads)
 }
 
-/// Lets a frozen graph build again.
+/// Makes a frozen graph writable again.
 fn thaw(cell: &mut Cell) {
     branching(cell).open.clear();
     cell.set_busy_if_frozen();
 }
 
-/// Marks a branch as over; nodes that are still in it are gone.
+/// Marks a branch as closed; its remaining nodes are removed.
 fn end(cell: &mut Cell, how: &'static str) {
     let Branching { trunk, ended, vectors, imports, .. } = branching(cell);
     (*trunk, *ended, *imports) = (None, Some(how), Imports::default());
@@ -113,7 +113,7 @@ fn end(cell: &mut Cell, how: &'static str) {
     cell.set_busy(true);
 }
 
-/// The Values and Vectors of a branch that is about to be joined.
+/// The Values and Vectors of a branch before joining.
 struct Moving {
     /// All of them.
     handles: Vec<*mut Handle>,
@@ -131,7 +131,7 @@ impl Moving {
         let vectors: Vec<usize> = branching(part).vectors.iter().copied().collect();
         let mut of_vectors = HashSet::new();
         for &address in &vectors {
-            // SAFETY: a Vector takes its address out when it goes.
+            // SAFETY: a Vector removes its address when it is dropped.
             let vector = unsafe { &*(address as *const PyVector) };
             of_vectors.extend(vector.handles().map(|handle| handle as usize));
         }
@@ -139,7 +139,7 @@ impl Moving {
     }
 }
 
-/// Makes the Values and Vectors of a joined branch those of its graph. Needs no memory.
+/// Moves the Values and Vectors of a joined branch to its graph. Needs no memory.
 fn rehome(
     graph: &Bound<'_, PyGraph>,
     cell: &mut Cell,
@@ -157,7 +157,7 @@ fn rehome(
         }
     }
     for address in vectors {
-        // SAFETY: a Vector takes its address out when it goes.
+        // SAFETY: a Vector removes its address when it is dropped.
         unsafe { &*(address as *const PyVector) }.set_owner(graph.clone().unbind());
     }
     for handle in handles {
@@ -170,7 +170,7 @@ fn rehome(
                 Some(new) => ((*handle).start, (*handle).epoch) = (new.first().index(), epoch),
                 None => {
                     (*handle).kill();
-                    // No graph has this epoch, so none takes the handle for a living one.
+                    // No graph has this epoch, so none accepts the handle.
                     (*handle).epoch = u64::MAX;
                 }
             }
@@ -198,7 +198,7 @@ fn discard_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
         let go = || {
             // SAFETY: as above.
             let cell = unsafe { cell_of(branch) };
-            // Also where there is no memory to note that nodes went: nobody has a handle of them any more.
+            // Even without memory to record removed nodes, because they have no handles any more.
             cell.forget_all();
             cell.graph.give_back();
             end(cell, "dropped");

@@ -1,4 +1,4 @@
-//! Nodes as objects of Python: `Value` (one), `Vector` (several), and the block ops on them.
+//! Nodes as Python objects: `Value` (one), `Vector` (several), and their block ops.
 
 pub mod blocks;
 pub mod branch_reads;

@@ -1,4 +1,4 @@
-//! `with no_grad():` for Python. While a thread is in such a block, no thread takes memory of dead Values at once.
+//! `with no_grad():` for Python. While a thread is in such a block, no thread uses the free list of Values.
 #![allow(unsafe_code)]
 
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use crate::convert::gc::collected;
 use crate::graph::PyGraph;
 use crate::graph::no_grad::{begin_block, end_block, step_in, step_out};
 
-/// The `with no_grad():` blocks of this thread around a call that builds on a graph of its own: outside it until this goes.
+/// The `with no_grad():` blocks of this thread around a call that builds on a temporary graph: left until this is dropped.
 pub struct OutsideNoGrad {
     blocks: u32,
 }
@@ -26,7 +26,7 @@ impl Drop for OutsideNoGrad {
     }
 }
 
-/// Opens the list of dead Values where no thread is in a block any more.
+/// Opens the free list of Values if no thread is in a block any more.
 fn open_if(is_last: bool) {
     if is_last {
         // SAFETY: under the GIL.
@@ -34,13 +34,13 @@ fn open_if(is_last: bool) {
     }
 }
 
-/// `with no_grad():` builds constants only, in this thread: on every graph, or on the one given.
+/// `with no_grad():` builds only constants, in this thread: on every graph, or on the given one.
 ///
 /// New nodes receive no gradient and cost no gradient memory or work. Blocks may be nested. Costs nothing per
 /// operation.
 ///
 /// Args:
-///     graph: the only Graph to build constants on, whatever the thread; None for all graphs of this thread.
+///     graph: a Graph on which only constants are built, whatever the thread; None for all graphs of this thread.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -68,7 +68,7 @@ impl PyNoGrad {
     fn __enter__(&self, py: Python<'_>) -> PyResult<()> {
         let Some(graph) = &self.graph else {
             begin_block();
-            // So that building at once, which asks no thread, does not happen.
+            // Disables the fast path, which does not check threads.
             // SAFETY: under the GIL.
             unsafe { free_list::close() };
             return Ok(());

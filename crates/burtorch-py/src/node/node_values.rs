@@ -1,8 +1,8 @@
 //! The numbers of a graph by node index, and of a run of its nodes, as arrays: shared where memory never moves, else
 //! copied.
 //!
-//! Promises: an array never reads memory that has moved; adjoints are read-only, as a sweep resets only those that the
-//! last one has written.
+//! Promises: an array never reads memory that has moved; adjoints are read-only, because a backward pass resets only those
+//! written by the last one.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -23,8 +23,8 @@ use crate::graph::PyGraph;
 use crate::graph::cell::Cell;
 use crate::node::numbers as of_node;
 
-/// The data, or the gradients, of a run of nodes as one array, shared if the graph never moves its memory; `None` where
-/// nodes carry what no array holds (lanes, float128), or where they are neither all leaves nor all others.
+/// The data, or the gradients, of a run of nodes as one array, shared if the graph never moves its memory; `None` if
+/// no array format exists (lanes, float128), or if the nodes are leaves and others mixed.
 pub fn shared(graph: &Bound<'_, PyGraph>, cell: &mut Cell, range: Range, of_grads: bool) -> Option<FlatArray> {
     let (start, read_only) = cell.graph.memory_of_run(range, of_grads)?;
     let elem = cell.graph.scalar_type().elem;
@@ -34,8 +34,8 @@ pub fn shared(graph: &Bound<'_, PyGraph>, cell: &mut Cell, range: Range, of_grad
     Some(array)
 }
 
-/// The data, or the gradients, of nodes as an array of their own, in the graph's type (float64 for bfloat16, which has no
-/// buffer format); `None` where nodes carry what no array holds.
+/// The data, or the gradients, of nodes as a new array, in the graph's type (float64 for bfloat16, which has no
+/// buffer format); `None` if no array format exists.
 pub fn copied(py: Python<'_>, cell: &Cell, ranges: &[Range], of_grads: bool) -> PyResult<Option<FlatArray>> {
     let numbers = cell.graph.numbers(ranges, of_grads).or_raise(py)?;
     Ok(numbers.map(|numbers| match numbers {
@@ -49,7 +49,7 @@ pub fn copied(py: Python<'_>, cell: &Cell, ranges: &[Range], of_grads: bool) -> 
 ///
 /// Made by Graph.values. `values[i]` is a number; `values[i:j]` is a FlatArray, shared with graphs whose memory never moves
 /// (fixed, or in a caller's buffer) and a copy otherwise. Assigning writes the data of nodes. The buffer protocol and
-/// DLPack take all nodes there are at that moment.
+/// DLPack include all nodes present at that moment.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -96,7 +96,7 @@ impl NodeValues {
         self.graph.get().with(py, |cell| Ok(cell.graph.len()))
     }
 
-    /// The nodes that an index or a slice means, and whether it is a slice.
+    /// The nodes given by an index or a slice, and whether it is a slice.
     fn nodes(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<(Range, bool)> {
         let n = self.len(py)?;
         if let Ok(slice) = index.cast::<PySlice>() {
@@ -153,7 +153,7 @@ impl NodeValues {
             return Err(PyValueError::new_err(format!("expected {} numbers, found {}", range.len(), data.len())));
         }
         self.graph.get().with(py, |cell| {
-            // What was read may have been Python code that changed the graph.
+            // Reading may have run Python code that changed the graph.
             for (node, given) in range.nodes().zip(&data) {
                 cell.graph.set_number(node, given, false).or_raise(py)?;
             }

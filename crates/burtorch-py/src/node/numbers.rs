@@ -1,6 +1,6 @@
-//! Numbers of nodes whose scalar type is neither float64 nor float32: read for them, and taken from them.
+//! Numbers of nodes whose scalar type is neither float64 nor float32: reading and returning them.
 //!
-//! Promises: what Python gives is read before a graph is touched, as reading may run Python code.
+//! Promises: Python's numbers are read before a graph is touched, because reading may run Python code.
 #![allow(unsafe_code)]
 
 use burtorch_core::erased::{AnyNumber, ScalarType};
@@ -17,7 +17,7 @@ use crate::convert::signals::read_at_length;
 use crate::graph::PyGraph;
 use crate::graph::cell::AnyGraph;
 
-/// Reads a number for a graph of this type; `None` if it is nothing of the kind.
+/// Reads a number for a graph of this type; `None` if the object is not a number.
 pub fn read(object: &Bound<'_, PyAny>, into: ScalarType) -> PyResult<Option<AnyNumber>> {
     if let Some(number) = numbers::read_one(object, into.elem)? {
         return Ok(Some(number));
@@ -46,7 +46,7 @@ pub fn read_many(object: &Bound<'_, PyAny>, into: ScalarType) -> PyResult<Vec<An
     read_at_length(numbers::items(object)?, |item| expect(&item, into))
 }
 
-/// The data (or the gradient) of a node as a float; `None` where a float is too narrow for it.
+/// The data (or the gradient) of a node as a float; `None` if a float is too narrow.
 #[inline(always)]
 pub fn plain(graph: &AnyGraph, node: NodeId, of_grad: bool) -> Result<Option<f64>> {
     match graph {
@@ -66,7 +66,7 @@ pub unsafe fn type_of(value: *mut ffi::PyObject) -> ScalarType {
     unsafe { value::cell_of((*value.cast::<value::ValueObject>()).owner).graph.scalar_type() }
 }
 
-/// An operator between a float128 Value and a Decimal: `None` if it is something else.
+/// An operator between a float128 Value and a Decimal: `None` for other operands.
 pub fn with_decimal<'py>(
     symbol: Symbol,
     a: &Bound<'py, PyAny>,

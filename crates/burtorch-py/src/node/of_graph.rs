@@ -22,7 +22,7 @@ pub fn leaf<'py>(graph: &Bound<'py, PyGraph>, x: f64) -> PyResult<(NodeId, Bound
     Ok((node, wrap(graph, node)?))
 }
 
-/// The node of a Value of this graph, or of a new constant for a number; `None` for anything else.
+/// The node of a Value of this graph, or of a new constant for a number; `None` for other objects.
 pub fn node_or_constant(graph: &Bound<'_, PyGraph>, x: &Bound<'_, PyAny>) -> PyResult<Option<NodeId>> {
     let py = graph.py();
     // SAFETY: a living object under the GIL.
@@ -43,12 +43,12 @@ pub fn node_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyA
     node_as(py, graph, value, value::checked)
 }
 
-/// The node of a Value of this graph that is to be the root of a sweep: it need not have a value, and gets none.
+/// The node of a Value of this graph as the root of a backward pass: it need not have a value, and gets none.
 pub fn root_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>) -> PyResult<NodeId> {
     node_as(py, graph, value, value::checked_for_sweep)
 }
 
-/// How a Value's node is looked up.
+/// How to look up a Value's node.
 type Check = unsafe fn(*mut value::ValueObject) -> Option<(&'static mut Cell, NodeId)>;
 
 fn node_as(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>, check: Check) -> PyResult<NodeId> {
@@ -68,7 +68,7 @@ fn node_as(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>,
     }
 }
 
-/// A Value for a node that is there.
+/// A Value for an existing node.
 pub fn node_value<'py>(graph: &Bound<'py, PyGraph>, index: u32) -> PyResult<Bound<'py, PyAny>> {
     let py = graph.py();
     let epoch = graph.get().with(py, |cell| {
@@ -86,7 +86,7 @@ pub fn node_value<'py>(graph: &Bound<'py, PyGraph>, index: u32) -> PyResult<Boun
     }
 }
 
-/// The Value whose label this is: the first, if several have it.
+/// The Value with this label: the first, if several have it.
 pub fn labelled<'py>(graph: &Bound<'py, PyGraph>, label: &str) -> PyResult<Bound<'py, PyAny>> {
     let found = graph.get().with(graph.py(), |cell| Ok(cell.graph.labelled(label)))?;
     match found {

@@ -1,6 +1,6 @@
 //! `bt.parameter(x)`: a number that traced functions read at every call.
 //!
-//! Promises: changing `.value` costs no trace; no gradient flows to it. Outside of traces it is its number.
+//! Promises: changing `.value` costs no trace; no gradient flows to it. Outside traces it is its number.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ fn number(x: &Bound<'_, PyAny>) -> PyResult<f64> {
     number_of(x)?.ok_or_else(|| PyTypeError::new_err("a parameter holds a real number"))
 }
 
-/// What a parameter stands for: a Value or an Array while a function is traced in this thread, else its number.
+/// The object that a parameter represents: a Value or an Array while a function is traced in this thread, else its number.
 pub fn value_of<'py>(slf: &Bound<'py, PyParameter>) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
     let owner: Bound<'py, PyGraph> = graph::current_graph(py)?.into_bound(py).cast_into()?;
@@ -43,7 +43,7 @@ pub fn value_of<'py>(slf: &Bound<'py, PyParameter>) -> PyResult<Bound<'py, PyAny
     }
 }
 
-/// An operator on what a parameter stands for.
+/// An operator on the object that a parameter represents.
 fn operate<'py>(operator: &str, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     x.py().import("operator")?.call_method1(operator, (x, y))
 }
@@ -55,7 +55,7 @@ impl PyParameter {
         Ok(PyParameter::of(number(x)?))
     }
 
-    /// The number; assigning changes what traced functions compute from now on.
+    /// The number; assigning changes it for later calls of traced functions.
     #[getter(value)]
     fn get_value(&self) -> PyResult<f64> {
         refuse_reading(".value of a parameter")?;
@@ -92,7 +92,7 @@ impl PyParameter {
         value_of(slf)?.rich_compare(other, how)
     }
 
-    /// NumPy's functions are of what a parameter stands for.
+    /// NumPy's functions apply to the object that a parameter represents.
     #[pyo3(signature = (function, method, *operands, **keywords))]
     fn __array_ufunc__<'py>(
         &self,
@@ -131,7 +131,7 @@ impl PyParameter {
     }
 }
 
-/// Operators of two operands, and what Python calls where a parameter is the right one.
+/// Operators of two operands, and their reflected forms with the parameter on the right.
 macro_rules! operators {
     ($($name:ident $reflected:ident $operator:literal)*) => {
         #[allow(unsafe_op_in_unsafe_fn, reason = "what the attribute makes of names that are written here")]

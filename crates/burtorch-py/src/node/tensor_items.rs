@@ -12,8 +12,8 @@ use crate::params::PyTensor;
 
 #[pymethods]
 impl PyTensor {
-    /// w[k] is a Value on the current graph for a vector, and the k-th row, as a Tensor, otherwise; w[i, j] goes down
-    /// further; w[a:b] are rows. Nothing is copied. In a function that is traced with Arrays: an Array, by NumPy's rules.
+    /// w[k] is a Value on the current graph for a vector, and the k-th row, as a Tensor, otherwise; w[i, j] indexes
+    /// further; w[a:b] are rows. Nothing is copied. In a function traced with Arrays: an Array, by NumPy's rules.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         if any_array(&[slf.clone().into_any()]) {
             return item(&array_of_tensor(slf)?, index);

@@ -1,6 +1,6 @@
-//! How an operation on Values becomes a node and a Value: the way without questions, and the one with all of them.
+//! Appending an operation on Values as a node with a Value: a fast path, and a general path with all checks.
 //!
-//! Promises: both ways append the same nodes. Nothing here panics or calls back into Python while a reference into the graph
+//! Promises: both paths append the same nodes. Nothing here panics or calls back into Python while a reference into the graph
 //! exists. Everything runs under the GIL.
 #![allow(unsafe_code)]
 
@@ -18,14 +18,14 @@ use crate::convert::entry::{raise, raise_python};
 use crate::graph;
 use crate::graph::cell::AnyGraph;
 
-/// What an operation appends to a graph.
+/// An operation to append to a graph.
 pub trait Build<const N: usize>: Copy {
-    /// Appends where no question is left.
+    /// Appends after all checks have passed.
     ///
     /// # Safety
     /// The operands are nodes of the graph.
     unsafe fn build_quick<S: Scalar>(self, graph: Quick<'_, 'static, S>, operands: [NodeId; N]) -> NodeId;
-    /// The same in words, for graphs in every state and of every type: one body serves all operations there.
+    /// The same as data, for graphs in every state and of every type: one body serves all operations there.
     fn step(&self) -> Step;
 }
 
@@ -46,9 +46,9 @@ pub unsafe fn append<const N: usize>(
     }
 }
 
-/// The usual case of `append`, or null: float64, operands of the present epoch, an object in the free list, and a graph that
-/// is not in use, has room and nothing to reclaim, which is one question to its quick path. The free list is closed while
-/// some thread builds constants only. Asks first and then does everything without a call.
+/// The usual case of `append`, or null: float64, operands of the current epoch, an object in the free list, and a graph that
+/// is not in use, has room and nothing to reclaim, which is one check of its fast path. The free list is closed while
+/// a thread builds only constants. Makes all checks first and then completes without a call.
 ///
 /// # Safety
 /// As for `append`.
@@ -77,7 +77,7 @@ pub unsafe fn append_at_once<const N: usize>(
     }
 }
 
-/// An operation on operands, for what is compiled once for all of them.
+/// An operation on operands, in the form that is compiled once for all.
 trait Operation {
     fn operands(&self) -> &[*mut ValueObject];
     fn step(&self) -> Step;
@@ -151,7 +151,7 @@ unsafe fn append_calmly(owner: *mut ffi::PyObject, operation: &dyn Operation) ->
         if cell.is_busy() && no_grad {
             return raise_python(crate::convert::refusals::no_grad_refused());
         }
-        // Busy and still here: a function is being traced.
+        // Busy, but still here: a function is being traced.
         let is_tracing = cell.is_busy();
         let built = cell.collect_if_due().and_then(|()| match &mut cell.graph {
             AnyGraph::F32(g) if !no_grad => operation.append_f32(g),
@@ -160,7 +160,7 @@ unsafe fn append_calmly(owner: *mut ffi::PyObject, operation: &dyn Operation) ->
         });
         let built = match built {
             Ok(Some(built)) => Ok(built),
-            // A step computes what an operand left out.
+            // A step computes an operand's missing value.
             Ok(None) | Err(burtorch_core::Error::NotEvaluated { .. }) => {
                 append_step(cell, operation.operands(), operation.step(), no_grad)
             }
@@ -196,7 +196,7 @@ pub unsafe fn append_in_branch<const N: usize>(
     }
 }
 
-/// Checks the operands and appends, unless there is a question left.
+/// Checks the operands and appends, if the fast path is open.
 ///
 /// # Safety
 /// `operands` are living values of this graph; the GIL is held.

@@ -1,4 +1,4 @@
-//! Attributes and methods of `Value`, but for arithmetic: `construct` makes values, `convert` turns them into numbers.
+//! Attributes and methods of `Value`, except arithmetic: `construct` makes values, `convert` turns them into numbers.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn get_grad(value: *mut ffi::PyObject, _: *mut c_void) -> 
     unsafe { slot(&[value], run) }
 }
 
-/// The data or the gradient: a float, or where that is too narrow a Decimal or a tuple.
+/// The data or the gradient: a float, or a Decimal or a tuple if a float is too narrow.
 #[inline(always)]
 unsafe fn number_or_object(value: *mut ffi::PyObject, of_grad: bool) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the GIL.
@@ -99,7 +99,7 @@ pub unsafe fn read<T>(
     unsafe { peek(value, f) }
 }
 
-/// As `read`, also while a function is traced: for numbers that are remembered, or do not leave this module.
+/// As `read`, also while a function is traced: for numbers that are recorded, or do not leave this module.
 #[inline(always)]
 pub unsafe fn peek<T>(
     value: *mut ffi::PyObject,
@@ -109,7 +109,7 @@ pub unsafe fn peek<T>(
     unsafe { checked(value.cast()) }.and_then(|(cell, node)| or_raised(f(cell, node)))
 }
 
-/// As `read`, for what changes a node.
+/// As `read`, for changes of a node.
 unsafe fn write<T>(
     value: *mut ffi::PyObject,
     f: impl FnOnce(&mut Cell, NodeId) -> burtorch_core::Result<T>,
@@ -189,8 +189,8 @@ unsafe extern "C" fn set_grad(value: *mut ffi::PyObject, x: *mut ffi::PyObject, 
     unsafe { slot(&[value], run) }
 }
 
-/// Wraps a getter: `f` reads the graph and makes no Python objects, whose making might run any code; what it returns
-/// becomes one afterwards.
+/// Wraps a getter: `f` reads the graph and creates no Python objects, whose creation might run any code; its result
+/// is converted to one afterwards.
 unsafe fn getter<T: for<'py> IntoPyObject<'py>>(
     value: *mut ffi::PyObject,
     f: impl FnOnce(&mut Cell, NodeId) -> burtorch_core::Result<T>,
@@ -332,7 +332,7 @@ unsafe extern "C" fn backward(
                     let read = || graph.get().read_parameters(py);
                     let wanted = if is_some { Some(Bound::from_borrowed_ptr(py, wanted)) } else { None };
                     let subset = wanted.map(|wanted| PySubset::of_any(&wanted, &read()?)).transpose()?;
-                    // What has been asked of Python may have changed the graph.
+                    // Calls into Python may have changed the graph.
                     let Some((_, root)) = checked_for_sweep(value.cast()) else { return Err(PyErr::fetch(py)) };
                     let subset = subset.as_ref().map(Bound::get);
                     let sweep = Sweep { root, seed, skip_zero_adjoints: false };
@@ -432,7 +432,7 @@ unsafe extern "C" fn to_string(value: *mut ffi::PyObject, _: *mut ffi::PyObject)
     unsafe { slot(&[value], run) }
 }
 
-/// Lone values are not pickled: a graph is.
+/// Single values cannot be pickled: pickle the graph.
 unsafe extern "C" fn reduce(_value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let message = "a Value cannot be pickled or copied without its graph; use float(v), or save the graph";
     caught(|| raise_python(PyTypeError::new_err(message)))

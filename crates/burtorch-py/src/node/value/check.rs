@@ -1,4 +1,4 @@
-//! Whether the node of a Value is still there, and its graph free: what every use of a Value begins with.
+//! Whether the node of a Value still exists, and its graph is free: the first step of every use of a Value.
 //!
 //! Promises: a stale handle, or a graph in use, is one typed error. Everything runs under the GIL.
 #![allow(unsafe_code)]
@@ -19,7 +19,7 @@ pub fn raise_busy(cell: &Cell) -> *mut ffi::PyObject {
     raise_python(attached(|py| cell.refusal(py)))
 }
 
-/// As `checked`, for a value that is about to be written: not while branches of its graph are open.
+/// As `checked`, for a write to a value: not while branches of its graph are open.
 ///
 /// # Safety
 /// As for `checked`.
@@ -33,7 +33,7 @@ pub unsafe fn checked_mut<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, 
     Some((cell, node))
 }
 
-/// As `checked_mut`, for the root of a sweep, whose value is not needed.
+/// As `checked_mut`, for the root of a backward pass, whose value is not needed.
 ///
 /// # Safety
 /// As for `checked`.
@@ -61,7 +61,7 @@ pub unsafe fn checked<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, Node
     unsafe { checked_as(value, true) }
 }
 
-/// The same for uses of the gradient only: a node without a value stays so.
+/// The same for uses of only the gradient: a node without a value stays so.
 ///
 /// # Safety
 /// As for `checked`.
@@ -92,8 +92,8 @@ unsafe fn checked_as<'a>(value: *mut ValueObject, needs_value: bool) -> Option<(
     }
 }
 
-/// Accepts a handle that was refused because its node has no value: computes it, or checks the rest. Any other error is
-/// raised, with `None`.
+/// Accepts a handle that was refused because its node has no value: computes the value, or makes the remaining checks. Any other
+/// error is raised, with `None`.
 #[cold]
 #[inline(never)]
 fn check_again(cell: &mut Cell, handle: &mut Handle, needs_value: bool, error: burtorch_core::Error) -> Option<()> {

@@ -1,4 +1,4 @@
-//! How a `Value` is made: the fast call with one float, and the full one with a label and a graph.
+//! Construction of a `Value`: the fast call with one float, and the general one with a label and a graph.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -21,7 +21,7 @@ use crate::graph::critical_section::locked_graph;
 use crate::graph::{self, PyGraph};
 use crate::node::numbers as of_node;
 
-/// Makes a leaf of `x` on `owner`, as a `Value`: at once where no question is left, as in `append_at_once`.
+/// Makes a leaf of `x` on `owner`, as a `Value`, through the fast path of `append_at_once` if it is open.
 ///
 /// # Safety
 /// `owner` is a living `Graph`; the GIL is held.
@@ -45,7 +45,7 @@ unsafe fn new_leaf(owner: *mut ffi::PyObject, x: f64) -> *mut ffi::PyObject {
     }
 }
 
-/// As `new_leaf`, as an object of `type_` and whatever the state of the graph.
+/// As `new_leaf`, for any type of object and state of the graph.
 ///
 /// # Safety
 /// `type_` is `Value` or a subclass; else as for `new_leaf`.
@@ -53,7 +53,7 @@ unsafe fn new_leaf(owner: *mut ffi::PyObject, x: f64) -> *mut ffi::PyObject {
 unsafe fn new_leaf_slow(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: &AnyNumber) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function, and as in `new_leaf`.
     unsafe {
-        // Before anything is built: memory for a subclass may start the garbage collector, which runs Python code.
+        // Before anything is built, because allocating a subclass may start the garbage collector, which runs Python code.
         let object = Unowned(allocate(type_));
         if object.0.is_null() {
             return ptr::null_mut();
@@ -74,7 +74,7 @@ unsafe fn new_leaf_slow(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject
     }
 }
 
-/// `Value(data)` without keywords: the fast way in.
+/// `Value(data)` without keywords: the fast path.
 pub unsafe extern "C" fn vectorcall(
     type_: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn vectorcall(
     })
 }
 
-/// OrderedReduction a vectorcall into a call of `new`.
+/// Turns a vectorcall into a call of `new`.
 #[inline(never)]
 unsafe fn call_slowly(
     type_: *mut ffi::PyObject,
@@ -129,7 +129,7 @@ unsafe fn call_slowly(
     })
 }
 
-/// What `Value(data, label=None, *, graph=None)` was called with.
+/// The arguments of a call `Value(data, label=None, *, graph=None)`.
 struct Arguments<'py> {
     data: Bound<'py, PyAny>,
     label: Option<Bound<'py, PyAny>>,
@@ -137,7 +137,7 @@ struct Arguments<'py> {
 }
 
 impl<'py> Arguments<'py> {
-    /// Reads a call. Of a subclass with an `__init__` of its own, only `data` is read: the rest is for that.
+    /// Reads a call. For a subclass with its own `__init__`, only `data` is read: the rest is for `__init__`.
     fn read(
         type_: *mut ffi::PyTypeObject,
         positional: &Bound<'py, PyTuple>,

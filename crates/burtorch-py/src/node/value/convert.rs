@@ -1,6 +1,6 @@
-//! What a `Value` is as a Python number: text, hash, comparison, truth, float and int.
+//! A `Value` as a Python number: text, hash, comparison, truth, float and int.
 //!
-//! Promises: everything here reads the data and nothing else, so the gradient is dropped.
+//! Promises: everything here reads only the data, so the gradient is dropped.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -26,7 +26,7 @@ use crate::convert::signals::quietly;
 use crate::node::critical_section::slot;
 use crate::node::numbers as of_node;
 
-/// `round(v)`: the op; `round(v, ndigits)`: the data, rounded as a float is.
+/// `round(v)`: the op; `round(v, ndigits)`: the data, rounded like a float.
 pub unsafe extern "C" fn round(
     value: *mut ffi::PyObject,
     arguments: *mut *mut ffi::PyObject,
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn round(
     unsafe { slot(&[value], run) }
 }
 
-/// `format(v, spec)`: the data, formatted as a float is.
+/// `format(v, spec)`: the data, formatted like a float.
 pub unsafe extern "C" fn format(value: *mut ffi::PyObject, spec: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let run = || {
         // SAFETY: a living Value and a living object under the GIL.
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn format(value: *mut ffi::PyObject, spec: *mut ffi::PyObj
     unsafe { slot(&[value], run) }
 }
 
-/// What `f` makes of the data, as a float or a Decimal; lanes are a ValueError.
+/// `f` of the data, as a float or a Decimal; lanes are a ValueError.
 unsafe fn with_number<'py>(
     py: Python<'py>,
     value: *mut ffi::PyObject,
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn repr(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let run = || {
         // SAFETY: a living Value under the GIL.
         attached(|py| unsafe {
-            // Without the number, which would be that of the trace for ever.
+            // Without the number, which would be fixed at the trace.
             if is_traced(value) || crate::convert::refusals::is_tracing() {
                 return "Value(traced)".into_pyobject(py).map_or(ptr::null_mut(), |text| text.into_ptr());
             }
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn hash(value: *mut ffi::PyObject) -> ffi::Py_hash_t {
     unsafe { slot(&[value], run) }
 }
 
-/// Comparison by data, with values and numbers; not with anything else, not even if the value is stale. Lanes are equal
+/// Comparison by data, with values and numbers; not with other objects, not even if the value is stale. Lanes are equal
 /// if all of them are; they have no order.
 pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_int) -> *mut ffi::PyObject {
     let run = || {
@@ -214,7 +214,7 @@ fn comparison_of(how: c_int) -> Comparison {
     }
 }
 
-/// The answer of an operator to an operand that it does not know.
+/// The result of an operator for an unsupported operand.
 fn not_implemented() -> *mut ffi::PyObject {
     // SAFETY: the interpreter's own object; the caller gets a reference.
     unsafe { ffi::Py_NewRef(ffi::Py_NotImplemented()) }
@@ -259,8 +259,8 @@ unsafe fn compare_as_objects(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: 
     })
 }
 
-/// What a Value without a float's data is compared with: ints, floats, NumPy scalars; a float128 with decimals too. `None`
-/// for anything else, Values among them.
+/// The operand of a comparison with a Value whose data is not a float: ints, floats, NumPy scalars; decimals for float128.
+/// `None` for other objects, including Values.
 unsafe fn number_as_object<'py>(
     py: Python<'py>,
     value: *mut ffi::PyObject,
@@ -292,7 +292,7 @@ fn operator_of(how: c_int) -> CompareOp {
     CompareOp::from_raw(how).unwrap_or(CompareOp::Eq)
 }
 
-/// Lanes that hold one number are that number, so that `Value(2.0) == 2.0` whatever the graph.
+/// Equal lanes compare like their number, so that `Value(2.0) == 2.0` on every graph.
 fn one_or_lanes(x: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let Ok(lanes) = x.cast::<PyTuple>() else { return Ok(x) };
     let first = lanes.get_item(0)?;
@@ -349,7 +349,7 @@ pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
                     (x != 0.0).into()
                 }
                 Some(None) if of_node::type_of(value).lanes == 1 => {
-                    // A float128 may be too small for a float and still not be 0.
+                    // A float128 may be too small for a float and still differ from 0.
                     peek(value, |cell, node| cell.graph.is_zero(node).map(|is_zero| !is_zero)).map_or(-1, c_int::from)
                 }
                 Some(None) => {

@@ -1,5 +1,5 @@
-//! Docstrings of the op functions, made from the op table: formula, arguments, errors, cost, and an example whose
-//! figures are computed here, so that it is right for every op there will be.
+//! Docstrings of the op functions, generated from the op table: formula, arguments, errors, cost, and an example whose
+//! numbers are computed here, so that it is right for every op.
 
 use std::ffi::{CStr, CString};
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use std::fmt::Write;
 use burtorch_core::Op;
 use burtorch_core::ops::{self, Arity, OpInfo, Reduction};
 
-/// The docstring of the function of an op, signature first, kept for ever as the interpreter wants it.
+/// The docstring of the function of an op, signature first, never freed, because the interpreter keeps a pointer.
 pub fn function_doc(op: Op) -> &'static CStr {
     let info = op.info();
     let mut text = String::new();

@@ -1,8 +1,8 @@
-//! Memory of dead Values, kept for the next ones.
+//! A free list of Values.
 //!
 //! Promises: each object in the list keeps its type and the reference to it, has no weak references, a reference count of zero
-//! and the handle of a Value. Taking and giving ask one question each. While the list is closed both say no, so that who asks
-//! it for memory need not ask for the reason: a thread that builds constants only. Guarded by the GIL.
+//! and the handle of a Value. Taking and giving make one check each. While the list is closed, because a thread builds only
+//! constants, both fail, so callers need not check for that. Guarded by the GIL.
 #![allow(unsafe_code)]
 
 #[cfg(not(any(Py_GIL_DISABLED, py_sys_config = "Py_TRACE_REFS")))]
@@ -11,16 +11,16 @@ mod list {
 
     use crate::node::value::ValueObject;
 
-    /// More than this are given back to the interpreter.
+    /// Further objects are freed.
     const MOST: usize = 1024;
-    /// The number of objects that a closed list pretends to have.
+    /// The number of objects that a closed list reports.
     const CLOSED: usize = MOST + 1;
 
-    /// The objects, from place 1 on. Place 0 and place `CLOSED` hold null.
+    /// The objects, from position 1 on. Position 0 and position `CLOSED` hold null.
     static mut OBJECTS: [*mut ValueObject; MOST + 2] = [ptr::null_mut(); MOST + 2];
-    /// How many there are, or `CLOSED`.
+    /// The number of objects, or `CLOSED`.
     static mut N: usize = 0;
-    /// How many there are while the list is closed.
+    /// The number of objects while the list is closed.
     static mut N_BEHIND: usize = 0;
 
     /// A dead object, or null.
@@ -33,7 +33,7 @@ mod list {
         unsafe { *(&raw const OBJECTS).cast::<*mut ValueObject>().add(N) }
     }
 
-    /// Takes the first object from the list and brings it to life, with one reference; its `owner` is to be set.
+    /// Takes the first object from the list, with one reference; the caller sets its `owner`.
     ///
     /// # Safety
     /// The GIL is held; `object` is what `first` returned, and not null.
@@ -48,7 +48,7 @@ mod list {
         }
     }
 
-    /// Keeps the memory of a dead object; `false` if there is no place.
+    /// Adds a dead object; `false` if the list is full.
     ///
     /// # Safety
     /// The GIL is held; `object` is dead, of the exact type and without weak references.
@@ -56,7 +56,7 @@ mod list {
     pub unsafe fn give(object: *mut ValueObject) -> bool {
         // SAFETY: as in `take`; the place is below `CLOSED`.
         unsafe {
-            // Volatile, so that what the caller asks first is decided by a jump before this is read: two instructions less.
+            // Volatile, so that the caller's first check is a jump before this read: two instructions less.
             let n = (&raw const N).read_volatile();
             if n >= MOST {
                 return false;
@@ -67,7 +67,7 @@ mod list {
         }
     }
 
-    /// Closes the list: `first` finds nothing, `give` keeps nothing.
+    /// Closes the list: `first` finds nothing, `give` adds nothing.
     ///
     /// # Safety
     /// The GIL is held.
@@ -93,7 +93,7 @@ mod list {
         }
     }
 
-    /// As `first` and `take` together, also where the list is closed.
+    /// As `first` and `take` together, even if the list is closed.
     ///
     /// # Safety
     /// The GIL is held.
@@ -113,7 +113,7 @@ mod list {
         }
     }
 
-    /// As `give`, also where the list is closed.
+    /// As `give`, even if the list is closed.
     ///
     /// # Safety
     /// As for `give`.
@@ -131,7 +131,7 @@ mod list {
     }
 }
 
-/// Where there is no GIL, or the interpreter wants to know every object, nothing is kept.
+/// Without a GIL, or if the interpreter must know every object, the list stays empty.
 #[cfg(any(Py_GIL_DISABLED, py_sys_config = "Py_TRACE_REFS"))]
 #[allow(clippy::missing_safety_doc, reason = "as above, but nothing can go wrong")]
 mod list {

@@ -1,6 +1,6 @@
-//! What an operation on a traced Value adds to the trace of its graph: comparisons, and copies without a gradient.
+//! The part of an operation on a traced Value in the trace of its graph: comparisons, and copies without a gradient.
 //!
-//! Promises: whatever would take a traced Value for a plain number is either remembered or a `TraceError` that names the line.
+//! Promises: any use of a traced Value as a plain number is either recorded or a `TraceError` that names the line.
 #![allow(unsafe_code)]
 
 use burtorch_core::NodeId;
@@ -13,7 +13,7 @@ use crate::convert::refusals::error_here;
 use crate::graph::cell::Cell;
 use crate::graph::trace::too_large;
 
-/// A comparison with an int as one with a float, exact also where no float holds the int; `None` where it equals no float.
+/// A comparison with an int as one with a float, exact even if no float equals the int; `None` if no such float exists.
 pub fn with_int(x: &Bound<'_, PyAny>, comparison: Comparison) -> PyResult<Option<(Comparison, f64)>> {
     let py = x.py();
     let floor = match x.extract::<f64>() {
@@ -38,7 +38,7 @@ unsafe fn traced<'a>(value: *mut ValueObject) -> (&'a mut Cell, NodeId) {
     unsafe { (cell_of((*value).owner), NodeId::from_index((*value).handle.start)) }
 }
 
-/// Remembers a comparison of `a` with `b` (or with `y`) and its answer.
+/// Records a comparison of `a` with `b` (or with `y`) and its outcome.
 pub fn compared(
     a: *mut ValueObject,
     b: Option<*mut ValueObject>,
@@ -56,7 +56,7 @@ pub fn compared(
         let other = match b {
             Some(b) => traced(b).1,
             None => {
-                // A constant would be rounded to the graph's type, and the question would be another one.
+                // A constant would be rounded to the graph's type, which would be another comparison.
                 let floor = cell.graph.scalar_type().elem.floor(y);
                 match comparison.about_floor(floor == y || y.is_nan()) {
                     Some(about_floor) => comparison = about_floor,
@@ -76,7 +76,7 @@ pub fn compared(
     Ok(())
 }
 
-/// Remembers that `copy` is a copy of `of` through which no gradient flows.
+/// Records that `copy` is a copy of `of` without a gradient.
 ///
 /// # Safety
 /// Both are living Values of the graph of `cell`; the GIL is held.

@@ -1,4 +1,4 @@
-//! Op methods of `Value`, and the functions of the same names: one per row of the op table.
+//! Op methods of `Value`, and the functions of the same names, one per row of the op table.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -146,8 +146,8 @@ unsafe extern "C" fn constant_method<O: BinaryOp>(
     unsafe { slot(&[x], run) }
 }
 
-/// The constant of an op, as a reference of the caller's: the argument after `n_before` others, the keyword that the row
-/// names, or the row's default; null with an error set where there is none of these.
+/// The constant of an op, as a reference of the caller's: the argument after `n_before` others, the keyword named by the row,
+/// or the row's default; null with an error set if there is none of these.
 ///
 /// # Safety
 /// The arguments of a call as the interpreter passes them, under its lock.
@@ -292,7 +292,7 @@ fn not_operands(op: Op, found: *mut ffi::PyObject) -> *mut ffi::PyObject {
     raise_python(PyTypeError::new_err(message))
 }
 
-/// A method or function as the interpreter wants it described.
+/// The description of a method or function for the interpreter.
 pub fn method(name: &'static CStr, doc: &'static CStr, flags: i32, call: ffi::PyMethodDefPointer) -> ffi::PyMethodDef {
     ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: call, ml_flags: flags, ml_doc: doc.as_ptr() }
 }

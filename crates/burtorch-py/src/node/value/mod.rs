@@ -1,8 +1,8 @@
 //! `Value`, the Python scalar: a raw heap type, because a wrapped class would cost more than the arithmetic.
 //!
-//! Promises: `a + b` costs about as much as on Python floats; every use of a value checks that its node is still there.
-//! This folder is the audited unsafe part of the binding: `object` (memory and identity), `free_list`, `check` (is the node
-//! still there?), `append` (operations become nodes), `number` (operators), `step` (operations in words), `methods` (ops by name), `operands` (one object for each node, and what micrograd calls them), `construct`, `convert` (as a number) and `attributes`.
+//! Promises: `a + b` costs about as much as on Python floats; every use of a value checks that its node still exists.
+//! This folder is the audited unsafe part of the binding: `object` (memory and identity), `free_list`, `check` (does the node
+//! still exist?), `append` (operations become nodes), `number` (operators), `step` (operations as data), `methods` (ops by name), `operands` (one object per node, and micrograd's names), `construct`, `convert` (to a number) and `attributes`.
 #![allow(unsafe_code)]
 
 mod append;
@@ -68,7 +68,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         if object::value_type().is_null() {
             object::set_value_type(make_type(py)?);
         }
-        // An interpreter that forgot the module and imports it again gets the same type: values are still values.
+        // An interpreter that imports the module a second time gets the same type: values are still values.
         let type_ = object::value_type();
         let value = Bound::from_borrowed_ptr(py, type_.cast());
         m.add("Value", value)?;
@@ -140,7 +140,7 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         if type_.is_null() {
             return Err(PyErr::fetch(py));
         }
-        // The fast constructor; it cannot be given as a slot before CPython 3.14.
+        // The fast constructor; before CPython 3.14 it cannot be a slot.
         (*type_).tp_vectorcall = Some(construct::vectorcall);
         Ok(type_)
     }

@@ -1,7 +1,7 @@
 //! Number slots of `Value`: operators with values, Python numbers and NumPy scalars on either side.
 //!
-//! Promises: no panic; wrong types return `NotImplemented`, so that the other operand gets its say and Python raises
-//! TypeError at last. Knows no op by heart: operators name rows of the op table.
+//! Promises: no panic; wrong types return `NotImplemented`, so that Python tries the other operand and finally raises
+//! TypeError. No op is named here: operators refer to rows of the op table.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -19,18 +19,18 @@ use crate::convert::numbers::{Number, number};
 use crate::node::critical_section::slot;
 use crate::node::vector;
 
-/// An operator: a binary op, and what it is when one side is a constant.
+/// An operator: a binary op, and its form with a constant on one side.
 pub trait Operator {
     /// The op for two values.
     type Op: BinaryOp;
     /// The operator's symbol, for Vector and array operands.
     const SYMBOL: vector::Symbol;
-    /// `x op c` where no question is left.
+    /// `x op c` on the fast path.
     ///
     /// # Safety
     /// `x` is a node of the graph.
     unsafe fn right_quick<S: Scalar>(graph: Quick<'_, 'static, S>, x: NodeId, c: S) -> NodeId;
-    /// `c op x` where no question is left.
+    /// `c op x` on the fast path.
     ///
     /// # Safety
     /// `x` is a node of the graph.
@@ -69,7 +69,7 @@ operators! {
     Modulo Remainder |graph, x, c| graph.with_constant::<ops::Remainder>(x, c), graph.constant_with::<ops::Remainder>(c, x);
 }
 
-/// What an operation appends: where no question is left, and in words.
+/// The operation to append: on the fast path, and as data.
 macro_rules! build {
     ($Name:ident <$O:ident: $Bound:path> $(($number:ident))?, $n:literal, |$graph:ident, $nodes:pat_param| $quick:expr,
         $step:expr) => {
@@ -120,7 +120,7 @@ pub unsafe fn append_both(a: *mut ValueObject, b: *mut ValueObject, build: impl 
     }
 }
 
-/// A binary number slot. Values and floats of the exact types are tried at once; everything else is looked at calmly.
+/// A binary number slot. Values and floats of the exact types are tried first; other operands take the general path.
 pub unsafe extern "C" fn binary<O: Operator>(a: *mut ffi::PyObject, b: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let run = || {
         // SAFETY: the interpreter passes living objects, at least one of them a Value, under its lock.

@@ -1,6 +1,6 @@
-//! The raw Python object behind `Value`: its memory, and how slots reach the graph behind it.
+//! The raw Python object of `Value`: its memory, and access to its graph.
 //!
-//! Promises: an object is in the live-handle list of its graph from birth to death; nothing here panics or calls back
+//! Promises: an object is in the live-handle list of its graph from creation to deallocation; nothing here panics or calls back
 //! into Python while a reference into the graph exists. Everything runs under the GIL.
 #![allow(unsafe_code)]
 
@@ -15,7 +15,7 @@ use crate::graph::cell::Cell;
 use crate::graph::handle::{self, Handle, LiveHandles};
 use crate::node::critical_section::slot;
 
-/// A `Value` as the interpreter lays it out.
+/// The memory layout of a `Value`.
 #[repr(C)]
 pub struct ValueObject {
     head: ffi::PyObject,
@@ -59,7 +59,7 @@ pub unsafe fn is_value(object: *mut ffi::PyObject) -> bool {
     }
 }
 
-/// The cell of the graph that a `Graph` object holds.
+/// The cell of a `Graph` object.
 ///
 /// # Safety
 /// `owner` is a living `Graph`; the GIL is held; no other reference into the cell is in use.
@@ -105,7 +105,7 @@ pub unsafe fn allocate(type_: *mut ffi::PyTypeObject) -> *mut ValueObject {
     }
 }
 
-/// An object without a graph, given back when it is not needed.
+/// An object without a graph, freed if it is not used.
 pub struct Unowned(pub *mut ValueObject);
 
 impl Unowned {
@@ -126,8 +126,8 @@ impl Drop for Unowned {
                 return;
             }
             if ffi::Py_TYPE(self.0.cast()) == value_type() {
-                // `dealloc` takes for granted that a Value has an owner, a handle of a Value and is in a list: None, and one
-                // of its own.
+                // `dealloc` expects that a Value has an owner, a handle of a Value and is in a list: None, and a list
+                // of one.
                 ptr::write(&raw mut (*self.0).handle, Handle::of_value(0, 0));
                 (*self.0).owner = ffi::Py_None();
                 ffi::Py_INCREF(ffi::Py_None());
@@ -138,7 +138,7 @@ impl Drop for Unowned {
     }
 }
 
-/// Makes an allocated object stand for a node of `owner`.
+/// Connects an allocated object to a node of `owner`.
 ///
 /// # Safety
 /// `object` comes from `allocate` and is given away; `owner` is a living `Graph`, `cell` is its cell; the interpreter
@@ -160,7 +160,7 @@ pub unsafe fn fill(
     }
 }
 
-/// `new_object` where nothing can be missing.
+/// `new_object` without checks.
 ///
 /// # Safety
 /// `object` is the first of the free list, and not null; `handles` are those of `owner`; else as for `new_object`.

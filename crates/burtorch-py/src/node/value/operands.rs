@@ -1,8 +1,8 @@
-//! What a Value was computed from: `operands`, and the names that micrograd has for it.
+//! The operands of a Value: `operands`, and micrograd's names for it.
 //!
-//! Promises: one node is one object, as long as a Value of it is alive, so that code that draws by `id()` is right; in a branch a
-//! frozen node is the Value of its own graph. Objects are found by a look at the handles that are new since the last one, so
-//! that making Values costs nothing more, and going through a graph is linear in it.
+//! Promises: one node is one object while a Value of it is alive, so code that draws by `id()` is right; in a branch a
+//! frozen node is the Value of its own graph. Objects are found by reading the handles that are new since the last call, so
+//! making Values costs nothing more, and traversing a graph is linear.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn get_operands(value: *mut ffi::PyObject, _: *mut c_void)
 
 /// `._prev`
 pub unsafe extern "C" fn get_prev(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // micrograd's exponents are no nodes.
+    // micrograd's exponents are not nodes.
     let without_exponent = |op: Op, mut nodes: Vec<NodeId>| {
         nodes.truncate(if op == Op::PowConstant { 1 } else { nodes.len() });
         nodes
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn backward_step(value: *mut ffi::PyObject, _: *mut ffi::P
     }
 }
 
-/// What an attribute of a Value is.
+/// An attribute of a Value.
 fn computed(
     value: *mut ffi::PyObject,
     f: impl for<'py> FnOnce(Python<'py>, *mut ValueObject) -> PyResult<Bound<'py, PyAny>>,
@@ -91,7 +91,7 @@ fn computed(
     attached(|py| f(py, value.cast()).map_or_else(raise_python, |found| found.into_ptr()))
 }
 
-/// How micrograd names an op; those that it lacks have the symbol of their operator, or their own name.
+/// micrograd's name of an op; others have the symbol of their operator, or their own name.
 fn symbol(op: Op) -> &'static str {
     let info = op.info();
     match info.like.unwrap_or(op) {
@@ -111,7 +111,7 @@ fn symbol(op: Op) -> &'static str {
     }
 }
 
-/// The objects of the operands that `choose` leaves, in order.
+/// The objects of the operands selected by `choose`, in order.
 ///
 /// # Safety
 /// `value` is a living Value; the GIL is held.
@@ -164,14 +164,14 @@ fn no_memory(n: usize) -> burtorch_core::Error {
     burtorch_core::Error::OutOfMemory { bytes: n.saturating_mul(size_of::<usize>()), what: "operands" }
 }
 
-/// The graph that an open branch grows from.
+/// The parent graph of an open branch.
 fn trunk<'py>(graph: &Bound<'py, PyGraph>) -> Option<Bound<'py, PyGraph>> {
     // SAFETY: under the GIL, for this statement.
     let cell = unsafe { cell_of(graph.as_ptr()) };
     cell.trunk(graph.py())
 }
 
-/// The graph that a node belongs to, and the node there: a proxy of a branch stands for a frozen one.
+/// The graph of a node, and the node there: a proxy of a branch represents a frozen one.
 fn home(mut graph: Bound<'_, PyGraph>, mut node: NodeId) -> (Bound<'_, PyGraph>, NodeId) {
     // SAFETY: under the GIL, for this statement.
     while let Some(frozen) = unsafe { cell_of(graph.as_ptr()) }.graph.proxied(node)
@@ -182,7 +182,7 @@ fn home(mut graph: Bound<'_, PyGraph>, mut node: NodeId) -> (Bound<'_, PyGraph>,
     (graph, node)
 }
 
-/// The object that stands for a node, if one is alive.
+/// The object of a node, if one is alive.
 fn living<'py>(graph: &Bound<'py, PyGraph>, node: NodeId) -> Option<Bound<'py, PyAny>> {
     // SAFETY: under the GIL, for this function; a weak reference of a graph's objects is one to a Value.
     unsafe {
@@ -194,7 +194,7 @@ fn living<'py>(graph: &Bound<'py, PyGraph>, node: NodeId) -> Option<Bound<'py, P
     }
 }
 
-/// The node of a Value, if it is still there.
+/// The node of a Value, if it still exists.
 ///
 /// # Safety
 /// A living Value; the GIL is held; no reference into its cell is in use.
@@ -208,7 +208,7 @@ unsafe fn node_now(value: *mut ValueObject) -> Option<NodeId> {
     }
 }
 
-/// Has a Value stand for its node, unless one does that is alive. Returns the one that does. May run Python code.
+/// Makes a Value the object of its node, unless another one is alive. Returns the object. May run Python code.
 fn stand<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let reference = PyWeakrefReference::new(object)?.unbind();
@@ -225,7 +225,7 @@ fn stand<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(object.clone())
 }
 
-/// Has Values that were made since the last time stand for their nodes, the oldest first. May run Python code.
+/// Makes new Values the objects of their nodes, the oldest first. May run Python code.
 fn look_at_new_handles(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     let py = graph.py();
     let mut values = Vec::new();
@@ -249,7 +249,7 @@ fn look_at_new_handles(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
         }
         cell.handles.set_seen();
     }
-    // What was not looked at is looked at the next time, with all others.
+    // Skipped handles are read the next time, with all others.
     let looked = values.iter().rev().try_for_each(|value| stand(value).map(drop));
     // SAFETY: as above.
     looked.inspect_err(|_| unsafe { cell_of(graph.as_ptr()) }.handles.forget_seen())

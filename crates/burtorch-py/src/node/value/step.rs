@@ -1,6 +1,6 @@
-//! Operations in words: what an operator or op method appends, for graphs of the rarer scalar types.
+//! Operations as data: the effect of an operator or op method, for graphs of the rarer scalar types.
 //!
-//! Promises: the same nodes as the code that is compiled for float64 and float32 appends. There is one body for all
+//! Promises: the same nodes as from the code that is compiled for float64 and float32. One body serves all
 //! operations and types here.
 #![allow(unsafe_code)]
 
@@ -12,7 +12,7 @@ use super::object::ValueObject;
 use crate::graph::cell::{Cell, settle};
 use crate::node::vector::Symbol;
 
-/// What to append to the operands.
+/// The operation on the operands.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     /// A unary or binary op.
@@ -29,7 +29,7 @@ pub enum Step {
     Detach,
 }
 
-/// Checks the operands and appends; constants only, if `no_grad`.
+/// Checks the operands and appends; only constants, if `no_grad`.
 ///
 /// # Safety
 /// The operands are living values of this cell's graph; the GIL is held.

@@ -1,7 +1,7 @@
-//! Gradients without values: `evaluate=False` of op functions, and Values that are evaluated when somebody looks.
+//! Gradients without values: `evaluate=False` of op functions, and Values that are evaluated on demand.
 //!
-//! An unevaluated Value says so by one bit in the epoch of its handle, so that the check every use begins with fails and
-//! ends up here: other Values pay nothing. There is one handle to such a node until it is evaluated.
+//! An unevaluated Value is marked by one bit in the epoch of its handle, so that the first check of every use fails and
+//! ends here: other Values pay nothing. Such a node has one handle until it is evaluated.
 #![allow(unsafe_code)]
 
 use burtorch_core::Op;
@@ -17,7 +17,7 @@ use crate::convert::entry::{attached, raise_python};
 use crate::convert::errors::IntoPython;
 use crate::node::vector::{Operand, all_nodes, atomically};
 
-/// What a function of an op was called with beyond the ordinary: `Some(evaluate)`, or `None` with an error set.
+/// The keywords of a call of an op function: `Some(evaluate)`, or `None` with an error set.
 ///
 /// # Safety
 /// `keywords` is null or a tuple of names, whose values follow the `n` positional arguments; the GIL is held.

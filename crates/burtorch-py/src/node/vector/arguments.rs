@@ -1,4 +1,4 @@
-//! Reading arguments: numbers from anything that holds numbers, and operands from Values, Vectors and numbers.
+//! Reading arguments: numbers from containers of numbers, and operands from Values, Vectors and numbers.
 #![allow(unsafe_code)]
 
 use burtorch_core::{Mark, NodeId, Range, View};
@@ -17,7 +17,7 @@ use crate::node::branch_reads::is_foreign;
 use crate::node::value::{self};
 use crate::params::{PyParameters, PyTensor};
 
-/// All numbers of a buffer of floats, or of a sequence (of sequences) of numbers, by rows.
+/// All numbers of a buffer of floats, or of a (nested) sequence of numbers, in row-major order.
 pub fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
     if let Some(x) = number_of(object)? {
         return Ok(vec![x]);
@@ -43,13 +43,13 @@ pub const DEEPEST: usize = 32;
 
 /// One operand, or a run of them.
 pub enum Operand {
-    /// A Value; it is alive and on the graph, but its number may change until it is read.
+    /// A Value; it is alive and on the graph, but its node number may change until it is read.
     Value(Py<PyAny>),
     /// A Vector.
     Vector(Py<PyVector>),
     /// Part of a `Parameters`.
     Tensor(Py<PyTensor>),
-    /// Numbers, which will be constants.
+    /// Numbers, which become constants.
     Numbers(Vec<f64>),
 }
 
@@ -72,8 +72,8 @@ impl Operand {
         Ok(number_of(object)?.map(|x| Operand::Numbers(vec![x])))
     }
 
-    /// Reads a Value, Vector or number, or a sequence (of sequences) that may mix them; neighbouring numbers are one
-    /// operand. The sequence is gone through once.
+    /// Reads a Value, Vector or number, or a (nested) sequence that may mix them; neighbouring numbers are one
+    /// operand. The sequence is read once.
     pub fn read_all(object: &Bound<'_, PyAny>) -> PyResult<Vec<Operand>> {
         let mut all = Vec::new();
         Self::collect(object, &mut all, 0)?;
@@ -112,7 +112,7 @@ impl Operand {
         }
     }
 
-    /// Whether this is one scalar that elementwise ops use for every element.
+    /// Whether this is one scalar, which elementwise ops broadcast.
     pub fn is_single(&self) -> bool {
         match self {
             Operand::Value(_) => true,
@@ -121,7 +121,7 @@ impl Operand {
         }
     }
 
-    /// How many scalars.
+    /// The number of scalars.
     pub fn len(&self) -> usize {
         match self {
             Operand::Value(_) => 1,
@@ -131,7 +131,7 @@ impl Operand {
         }
     }
 
-    /// The graph it belongs to.
+    /// Its graph.
     pub fn owner<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyGraph>> {
         match self {
             // SAFETY: a living Value owns its graph, which is a PyGraph.
@@ -147,7 +147,7 @@ impl Operand {
     /// Its nodes as views, appending constants for numbers.
     pub fn views(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<View>> {
         if let Some(owner) = self.owner(py).filter(|owner| is_foreign(cell, owner)) {
-            // Of a frozen graph that this branch reads.
+            // A frozen graph that this branch reads.
             // SAFETY: under the GIL; `owner` is another graph than that of `cell`.
             let theirs = unsafe { value::cell_of(owner.as_ptr()) };
             let here = |view| match view {
@@ -159,7 +159,7 @@ impl Operand {
         self.own_views(py, cell)
     }
 
-    /// Its nodes where they are.
+    /// Its nodes at their current positions.
     fn own_views(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<View>> {
         Ok(match self {
             Operand::Value(object) => {
@@ -194,7 +194,7 @@ impl Operand {
     }
 }
 
-/// The one graph of all operands: that of the Values and Vectors among them, or the current one for tensors alone.
+/// The one graph of all operands: that of the Values and Vectors among them, or the current one if all are tensors.
 pub fn common_owner<'py, 'a>(
     py: Python<'py>,
     operands: impl IntoIterator<Item = &'a Operand>,
@@ -219,7 +219,7 @@ pub fn common_owner<'py, 'a>(
     crate::node::branch_reads::common(py, &all)
 }
 
-/// Appends with `build`, which may fail half way; what it appended then goes.
+/// Appends with `build`, which may fail half way; its nodes are then removed.
 pub fn atomically<'a, 'py, T>(
     owner: &'a Bound<'py, PyGraph>,
     build: impl FnOnce(&mut Cell) -> PyResult<T>,
@@ -234,8 +234,8 @@ pub fn atomically<'a, 'py, T>(
     Ok(New { undo, what })
 }
 
-/// As `atomically`, for work on `n` scalars in two parts: `prepare` reads operands, `build` appends what they are for
-/// and may release the GIL, by `unlocked`, if they are many.
+/// As `atomically`, for work on `n` scalars in two parts: `prepare` reads operands, `build` appends their nodes
+/// and may release the GIL, with `unlocked`, if they are many.
 pub fn appended<'a, 'py, P, T>(
     owner: &'a Bound<'py, PyGraph>,
     n: usize,
@@ -254,7 +254,7 @@ pub fn appended<'a, 'py, P, T>(
     Ok(New { undo, what })
 }
 
-/// What was appended, until an object of Python's stands for it.
+/// Appended nodes until Python objects exist for them.
 #[must_use = "what was appended goes with this"]
 pub struct New<'a, 'py, T> {
     undo: Undo<'a, 'py>,
@@ -262,7 +262,7 @@ pub struct New<'a, 'py, T> {
 }
 
 impl<T> New<'_, '_, T> {
-    /// Makes the objects. Where that fails, what was appended goes.
+    /// Makes the objects. If that fails, the nodes are removed.
     pub fn made<R>(self, make: impl FnOnce(T) -> PyResult<R>) -> PyResult<R> {
         let New { mut undo, what } = self;
         let made = make(what)?;
@@ -271,7 +271,7 @@ impl<T> New<'_, '_, T> {
     }
 }
 
-/// Takes back, when it is dropped, what was appended after the mark: after an error, and where memory was refused.
+/// Removes, when it is dropped, nodes appended after the mark: after an error, and after a refused allocation.
 struct Undo<'a, 'py> {
     owner: &'a Bound<'py, PyGraph>,
     before: Option<Mark>,
@@ -285,7 +285,7 @@ impl Drop for Undo<'_, '_> {
     }
 }
 
-/// How many scalars these operands are.
+/// The number of scalars in these operands.
 pub fn n_scalars(operands: &[Operand]) -> usize {
     operands.iter().map(Operand::len).sum()
 }
@@ -307,7 +307,7 @@ pub fn all_nodes(py: Python<'_>, cell: &mut Cell, operands: &[Operand]) -> PyRes
     Ok(all)
 }
 
-/// The parameters that operands read.
+/// The parameters read by operands.
 pub fn read_by<'a>(
     operands: impl IntoIterator<Item = &'a Operand, IntoIter: Clone>,
 ) -> impl Iterator<Item = &'a Py<PyParameters>> + Clone {

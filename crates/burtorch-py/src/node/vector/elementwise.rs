@@ -62,7 +62,7 @@ impl Symbol {
     }
 }
 
-/// `x op y` where at least one is a Vector, or an array beside a Value.
+/// `x op y` if at least one is a Vector, or an array beside a Value.
 pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     if any_array(&[x.clone(), y.clone()]) {
@@ -92,8 +92,8 @@ pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny
     binary(symbol.op(), &left, &right, py)
 }
 
-/// Values and Vectors have no shape that an array of several dimensions could be paired with: in a trace Arrays have, elsewhere
-/// the elements of the array would lose theirs.
+/// Refuses an array of several dimensions beside Values and Vectors, whose shapes cannot be paired with it: in a trace Arrays
+/// are used instead.
 fn refuse_matrices(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<()> {
     for (operand, array) in [(x, y), (y, x)] {
         // SAFETY: a living object under the GIL.
@@ -117,7 +117,7 @@ fn refuse_matrices(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// One node `op(x_k, y_k)` per element; a single scalar is used for all.
+/// One node `op(x_k, y_k)` per element; a single scalar is broadcast.
 fn binary<'py>(op: Op, x: &[Operand], y: &[Operand], py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     let (n_x, n_y) = (n_scalars(x), n_scalars(y));
     let is_single = |operands: &[Operand]| matches!(operands, [operand] if operand.is_single());
@@ -137,7 +137,7 @@ fn binary<'py>(op: Op, x: &[Operand], y: &[Operand], py: Python<'py>) -> PyResul
         |cell| Ok((all_nodes(py, cell, x)?, all_nodes(py, cell, y)?)),
         |graph, _, (xs, ys)| interruptible(py, n, || graph.pairwise(op, &xs, &ys, n)).or_raise(py),
     )?;
-    // Of no elements there are none.
+    // No elements give no nodes.
     range.made(|range| Ok(PyVector::of_runs(&owner, range.as_slice())?.into_bound(py).into_any()))
 }
 
@@ -163,7 +163,7 @@ pub fn unary<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> 
     ranges.made(|ranges| Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any()))
 }
 
-/// The op function for anything that is not a Value.
+/// The op function for an argument that is not a Value.
 ///
 /// # Safety
 /// `x` is a living object; the GIL is held.
@@ -189,18 +189,18 @@ pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObjec
     })
 }
 
-/// Whether this stands for many scalars with operators of their own.
+/// Whether this is a container of many scalars with its own operators.
 pub fn is_many(x: &Bound<'_, PyAny>) -> bool {
     x.is_instance_of::<PyVector>() || x.is_instance_of::<PyTensor>()
 }
 
-/// The error for something else.
+/// The error for other objects.
 pub fn not_a_vector(op: Op, x: &Bound<'_, PyAny>) -> PyErr {
     let found = type_name(x);
     PyTypeError::new_err(format!("{}() expects a Value, a Vector or real numbers, found {found}", op.name()))
 }
 
-/// The function of a binary op where one of two arguments is neither a Value nor a number, or with another number of
+/// The function of a binary op if one of two arguments is neither a Value nor a number, or with another number of
 /// arguments.
 ///
 /// # Safety
@@ -215,7 +215,7 @@ pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut 
     }
 }
 
-/// The call of a reduction of one Array or array of numbers with `axis` or `keepdims` among its keywords; `None` for others.
+/// The call of a reduction of one Array or array of numbers with `axis` or `keepdims` among its keywords; `None` for other calls.
 ///
 /// # Safety
 /// The arguments of a call as the interpreter passes them, with keywords, under its lock.
@@ -245,7 +245,7 @@ pub unsafe fn with_axis(
     })
 }
 
-/// What `f` makes of the arguments of a call.
+/// `f` of the arguments of a call.
 ///
 /// # Safety
 /// `arguments` are living objects; the GIL is held.
@@ -286,7 +286,7 @@ fn binary_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py
     }
 }
 
-/// The function of an op with a constant where the first of two arguments is not a Value: a Vector, and a number.
+/// The function of an op with a constant if the first of two arguments is not a Value: a Vector, and a number.
 ///
 /// # Safety
 /// `arguments` are living objects; the GIL is held.
@@ -304,7 +304,7 @@ pub unsafe fn constant_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mu
 fn constant_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
     match arguments {
         [x, c] if is_many(x) => match number_of(c) {
-            // Where the op is an operator with a constant, the operator's nodes.
+            // If the op is an operator with a constant, the operator's nodes.
             Ok(Some(_)) => match op.info().like.and_then(Symbol::of) {
                 Some(symbol) => operator(symbol, x, c),
                 None => Operand::read_all(x).and_then(|xs| binary(op, &xs, &Operand::read_all(c)?, x.py())),
@@ -318,7 +318,7 @@ fn constant_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'
     }
 }
 
-/// A number slot of Value with something that is neither a Value nor a number: a Vector, an array, or not its business.
+/// A number slot of Value with an operand that is neither a Value nor a number: a Vector, an array, or an unsupported object.
 ///
 /// # Safety
 /// `a` and `b` are living objects; the GIL is held.

@@ -47,7 +47,7 @@ fn reduce_operands<'py>(op: Op, operands: &[Operand], py: Python<'py>, evaluate:
     node.made(|node| if evaluate { wrap(&owner, node) } else { wrap_pending(&owner, node) })
 }
 
-/// The number of a node that has no value yet: only its Value, which knows that, may use it.
+/// The number of a node that has no value yet: only its Value, which records that, may use it.
 fn pending(node: Unevaluated) -> NodeId {
     NodeId::from_index(node.index())
 }
@@ -84,7 +84,7 @@ fn read_many(op: Op, x: &Bound<'_, PyAny>) -> PyResult<Vec<Operand>> {
     Ok(operands)
 }
 
-/// A single run is named by its ends, more by a list of views.
+/// A single run is given by its ends, several by a list of views.
 fn as_operands(views: &[View]) -> Operands<'_> {
     match views {
         [View::Nodes(range)] => Operands::Run(*range),
@@ -179,7 +179,7 @@ pub fn matrix_product<'py>(w: &Bound<'py, PyTensor>, x: &Bound<'py, PyAny>) -> P
     range.made(|range| Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any()))
 }
 
-/// The function of an op of two on one sequence, where its row names a reduction for that: mean, max, min.
+/// The function of a binary op on one sequence, if its row names a reduction for that: mean, max, min.
 pub fn fold<'py>(op: Op, sequence: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     match op.info().folds {
         Some(reduction) => reduce(reduction, sequence),
@@ -211,7 +211,7 @@ pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject, evaluate: bool) 
 /// Args:
 ///     x: a Vector, or a sequence of Values, Vectors and real numbers.
 ///     w: likewise, as many scalars.
-///     evaluate: False appends a node without a value, for its gradient alone; it is computed when it is read. Where an
+///     evaluate: False appends a node without a value, for its gradient only; the value is computed when it is read. If an
 ///         operand is a Tensor the value is computed at once.
 ///
 /// Raises:
@@ -317,17 +317,17 @@ fn mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyA
     atomically(&owner, |_| Ok(()))?.made(|()| Ok((reduced(Op::AVERAGE)?, reduced(Op::MEAN_SQUARE)?)))
 }
 
-/// Join Vectors, Values and numbers, one after another, without copying: concat(x, y) or concat([x, y]).
+/// Join Vectors, Values and numbers without copying: concat(x, y) or concat([x, y]).
 ///
 /// Args:
-///     parts: Vectors, Values, real numbers (which become constants) or sequences of them. Of numbers
-///         alone: an array.
+///     parts: Vectors, Values, real numbers (which become constants) or sequences of them. For plain
+///         numbers, the result is an array.
 ///
 /// Returns:
-///     A Vector that stands for the nodes of its parts. Linear in the number of parts.
+///     A Vector of the nodes of its parts. Linear in the number of parts.
 ///
 /// Raises:
-///     TypeError: a part is something else.
+///     TypeError: a part of another type.
 ///     GraphMismatchError: parts belong to different graphs.
 ///
 /// Example:
@@ -348,7 +348,7 @@ fn concat<'py>(parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     or_plain(py, &parts.iter().collect::<Vec<_>>(), false, |x| join(py, &operands_of(x)?))
 }
 
-/// What a function takes one by one or as one list or tuple.
+/// Arguments given one by one or as one list or tuple.
 fn elements<'py>(given: &Bound<'py, PyTuple>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let first = given.iter().next();
     let sequence =
@@ -371,17 +371,17 @@ fn join<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Bound<'py, PyAny
     ranges.made(|ranges| Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any()))
 }
 
-/// Join Values and numbers, one after another, to a Vector, without copying: stack(a, b) or stack([a, b]).
+/// Join Values and numbers to a Vector without copying: stack(a, b) or stack([a, b]).
 ///
 /// Args:
-///     values: Values and real numbers (which become constants), or one sequence of them. Of numbers alone: an array; of
-///         plain arrays what numpy.stack gives.
+///     values: Values and real numbers (which become constants), or one sequence of them. For plain numbers, an array; for
+///         plain arrays, the result of numpy.stack.
 ///
 /// Returns:
-///     A Vector that stands for these nodes. Linear in their number.
+///     A Vector of these nodes. Linear in their number.
 ///
 /// Raises:
-///     TypeError: one of them is a Vector (a Vector has one dimension: concat() joins those) or something else, or none
+///     TypeError: one of them is a Vector (a Vector has one dimension: use concat()) or has another type, or none
 ///         is a Value.
 ///     GraphMismatchError: they belong to different graphs.
 ///
@@ -419,10 +419,10 @@ fn stack<'py>(values: &Bound<'py, PyTuple>, axis: isize) -> PyResult<Bound<'py, 
 ///
 /// Args:
 ///     x: an Array; or a Vector, or a sequence of Values, Vectors and real numbers.
-///     axis: of an Array, along which the outputs add up to 1; the last one unless told.
+///     axis: for an Array, the axis along which the outputs add up to 1; by default the last one.
 ///
 /// Returns:
-///     An Array of the same shape, or a Vector with one probability per operand. Where operands are infinite, the limit; equal shares where they tie.
+///     An Array of the same shape, or a Vector with one probability per operand. If operands are infinite, the limit, with equal shares for ties.
 ///
 /// Raises:
 ///     ValueError: there are no operands.
@@ -443,7 +443,7 @@ fn softmax_function<'py>(x: &Bound<'py, PyAny>, axis: Option<isize>) -> PyResult
     softmax_along(Op::Softmax, x, axis)
 }
 
-/// log(softmax(x)), exact also where probabilities are near 0 or 1; dx_i = g_i - exp(y_i) sum of g_j.
+/// log(softmax(x)), accurate even if probabilities are near 0 or 1; dx_i = g_i - exp(y_i) sum of g_j.
 ///
 /// Args, errors and cost as for softmax().
 ///
@@ -458,7 +458,7 @@ fn log_softmax<'py>(x: &Bound<'py, PyAny>, axis: Option<isize>) -> PyResult<Boun
     softmax_along(Op::LogSoftmax, x, axis)
 }
 
-/// Of an Array, or of an array of numbers where it has axes to choose from: along the last axis unless told.
+/// For an Array, or an array of numbers with axes: along the last axis by default.
 fn softmax_along<'py>(op: Op, x: &Bound<'py, PyAny>, axis: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
     let along = axis.unwrap_or(-1);
     if any_array(std::slice::from_ref(x)) {

@@ -23,7 +23,7 @@ impl PyVector {
         functions::softmax(Op::Softmax, slf.as_any())
     }
 
-    /// log(softmax(x)), as a Vector, exact also where probabilities are near 0 or 1.
+    /// log(softmax(x)), as a Vector, accurate even if probabilities are near 0 or 1.
     fn log_softmax<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         functions::softmax(Op::LogSoftmax, slf.as_any())
     }

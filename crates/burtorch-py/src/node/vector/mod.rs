@@ -1,7 +1,7 @@
 //! `Vector`: runs of nodes of one graph, and the functions that take many operands.
 //!
 //! Promises: one Python call per vector op; slices and concatenations are views and copy nothing; an error leaves the
-//! graph as it was. Numbers are computed in the core.
+//! graph unchanged. Numbers are computed in the core.
 #![allow(unsafe_code)]
 
 mod arguments;
@@ -46,16 +46,16 @@ pub use numpy::{NUMBER_ALONE, array_function, array_ufunc, read_dims};
 
 /// Contiguous scalars of a graph, or a concatenation of such runs.
 ///
-/// Made here and by Graph.vector(), of leaves; by slicing, by operators and op functions, and by concat(). Indexing gives a
-/// Value, slicing a view; operators work element by element and broadcast a Value or number. A Vector beside Values, Vectors
-/// and numbers in a sequence stands for its elements.
+/// Made from leaves by this class and by Graph.vector(), and by slicing, operators, op functions and concat(). Indexing gives a
+/// Value, slicing a view; operators are elementwise and broadcast a Value or number. In a sequence with Values, Vectors
+/// and numbers, a Vector means its elements.
 ///
 /// Args:
-///     data: a sequence, buffer or array of real numbers, flattened by rows.
+///     data: a sequence, buffer or array of real numbers, flattened in row-major order.
 ///     graph: the Graph to append to; the current one by default.
 ///
 /// Raises:
-///     TypeError: data is anything but real numbers.
+///     TypeError: data are not real numbers.
 ///     ValueError: no data, lengths differ, or a reduction is over no elements.
 ///     StaleValueError: its nodes were removed by a rewind or a clear.
 ///     GraphMismatchError: the operands belong to different graphs.
@@ -115,7 +115,7 @@ impl PyVector {
         drop(std::mem::replace(unsafe { &mut *self.owner.get() }, owner));
     }
 
-    /// Where its handles are.
+    /// The addresses of its handles.
     pub fn handles(&self) -> impl Iterator<Item = *mut Handle> {
         self.runs.iter().map(UnsafeCell::get)
     }
@@ -150,7 +150,7 @@ impl PyVector {
         range.made(|range| Self::of_runs(owner, &[range]))
     }
 
-    /// New leaves of a graph whose numbers are more than floats.
+    /// New leaves of a graph whose numbers are wider than floats.
     pub fn special_leaves(owner: &Bound<'_, PyGraph>, data: &[AnyNumber]) -> PyResult<Py<PyVector>> {
         if data.is_empty() {
             return Err(PyValueError::new_err("a Vector holds at least one number"));
@@ -187,12 +187,12 @@ impl PyVector {
         self.runs.iter().map(checked).collect()
     }
 
-    /// How many runs it is made of.
+    /// The number of its runs.
     pub fn n_runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// The graph, where this is one run of it and nothing stands in the way of appending to it: it is not in use, and no
+    /// The graph, if this is one run of it and the graph can be appended to: it is not in use, and not a
     /// branch of another.
     pub fn plain_owner<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, PyGraph>> {
         // SAFETY: under the GIL, for this statement; the graph lives, as it is owned.
@@ -200,7 +200,7 @@ impl PyVector {
         (self.runs.len() == 1 && !cell.is_busy() && cell.branching.is_none()).then(|| self.owner(py))
     }
 
-    /// The run of a vector that is only one, checked against the cell of its graph.
+    /// The run of a single-run vector, checked against the cell of its graph.
     pub fn only_range(&self, py: Python<'_>, cell: &Cell) -> PyResult<Range> {
         let Some(run) = self.runs.first() else {
             return Err(PyValueError::new_err("a Vector holds at least one number"));
@@ -273,7 +273,7 @@ impl PyVector {
         }
     }
 
-    /// Writes what Python gave to each node of a graph whose numbers are more than floats.
+    /// Writes Python's numbers to the nodes of a graph whose numbers are wider than floats.
     fn write_special(&self, py: Python<'_>, data: &Bound<'_, PyAny>, into: ScalarType, grads: bool) -> PyResult<()> {
         let is_one = number_of(data)?.is_some();
         let data = if is_one { vec![of_node::expect(data, into)?] } else { of_node::read_many(data, into)? };
@@ -315,7 +315,7 @@ impl PyVector {
     }
 }
 
-/// Removes unreachable nodes if there are enough nodes to look; before operands are read.
+/// Removes unreachable nodes if there are enough nodes to examine; before operands are read.
 pub fn reclaim_if_due(py: Python<'_>, cell: &mut Cell) -> PyResult<()> {
     cell.collect_if_due().or_raise(py)
 }
@@ -332,7 +332,7 @@ pub fn wrap<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'p
     })
 }
 
-/// A Value for a node that was appended without a value, unless nothing is recorded: then it has one.
+/// A Value for a node appended without a value, unless nothing is recorded: then it has one.
 pub fn wrap_pending<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'py, PyAny>> {
     owner.get().look(owner.py(), |cell| {
         let (epoch, records) = (cell.graph.epoch(), !matches!(cell.graph.op(node), Ok(Op::Constant)));
@@ -369,7 +369,7 @@ pub fn parameter_value<'py>(tensor: &Bound<'py, PyTensor>, slice: Slice) -> PyRe
     })
 }
 
-/// The views that a vector stands for.
+/// The views of a vector.
 fn views(ranges: Vec<Range>) -> Vec<View> {
     ranges.into_iter().map(View::Nodes).collect()
 }

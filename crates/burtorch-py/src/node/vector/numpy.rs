@@ -1,4 +1,4 @@
-//! NumPy beside Values and Vectors: operators with arrays, object arrays, and ufuncs, without importing NumPy first.
+//! NumPy with Values and Vectors: operators with arrays, object arrays, and ufuncs, without importing NumPy first.
 #![allow(unsafe_code)]
 
 use pyo3::basic::CompareOp;
@@ -13,15 +13,15 @@ use crate::convert::numbers::has_dtype;
 use crate::convert::signals::quietly;
 use crate::node::value;
 
-/// How the error about a NumPy function ends, where the number may be meant.
+/// The end of an error about a NumPy function, if the number may be meant.
 pub const NUMBER_ALONE: &str = ", or float(v) for the number alone";
 
-/// The dimensions of an array; 0 for a NumPy scalar and for anything that is no array.
+/// The dimensions of an array; 0 for a NumPy scalar and for objects that are not arrays.
 pub fn n_dims(x: &Bound<'_, PyAny>) -> usize {
     quietly(x.py(), || read_dims(x)).unwrap_or(0)
 }
 
-/// As [`n_dims`], where an interrupt ends the call.
+/// As [`n_dims`], but an interrupt ends the call.
 pub fn read_dims(x: &Bound<'_, PyAny>) -> PyResult<usize> {
     if x.is_instance_of::<PyFloat>() || !has_dtype(x)? {
         return Ok(0);
@@ -49,7 +49,7 @@ fn kind(x: &Bound<'_, PyAny>) -> PyResult<String> {
     x.getattr("dtype")?.getattr("kind")?.extract()
 }
 
-/// For an object array beside a Value: the operator element by element, as an object array of the same shape.
+/// For an object array beside a Value: the operator elementwise, as an object array of the same shape.
 pub fn object_array<'py>(
     symbol: Symbol,
     x: &Bound<'py, PyAny>,
@@ -88,7 +88,7 @@ pub fn object_array<'py>(
     Ok(Some(results))
 }
 
-/// A ufunc that met a Value or Vector: operators and ops of the table are done here, others are refused by name.
+/// A ufunc called with a Value or Vector: operators and ops of the table are computed, others are refused by name.
 pub fn ufunc<'py>(
     py: Python<'py>,
     arguments: &Bound<'py, PyTuple>,
@@ -116,7 +116,7 @@ pub fn ufunc<'py>(
     }
 }
 
-/// The array of objects to write to, if one was given. Arrays of numbers cannot hold Values.
+/// The object array to write to, if one was given. Arrays of numbers cannot hold Values.
 fn output<'py>(name: &str, keywords: Option<&Bound<'py, PyDict>>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let Some(keywords) = keywords.filter(|keywords| !keywords.is_empty()) else { return Ok(None) };
     let refused = || {
@@ -132,7 +132,7 @@ fn is_comparison(name: &str) -> bool {
     matches!(name, "less" | "less_equal" | "greater" | "greater_equal" | "equal" | "not_equal")
 }
 
-/// A comparison: of a Value and one number as their operator does it, which a traced function remembers; by elements otherwise.
+/// A comparison: of a Value and one number as by their operator, which a traced function records; otherwise elementwise.
 fn compared<'py>(
     function: &Bound<'py, PyAny>,
     name: &str,
@@ -163,7 +163,7 @@ fn compared<'py>(
     function.call1(PyTuple::new(py, inputs.iter().map(|x| data_of(&x)).collect::<PyResult<Vec<_>>>()?)?)
 }
 
-/// The operands of a comparison: the data of Values and Vectors, anything else as it is.
+/// The operands of a comparison: the data of Values and Vectors, other objects unchanged.
 fn data_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: a living object under the GIL.
     if unsafe { value::is_value(x.as_ptr()) } {
@@ -175,7 +175,7 @@ fn data_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// The operator or the op of a ufunc, or the error that names it.
+/// The operator or op of a ufunc, or an error that names it.
 fn by_name<'py>(
     py: Python<'py>,
     name: &str,
@@ -223,7 +223,7 @@ fn by_name<'py>(
     Err(PyTypeError::new_err(message))
 }
 
-/// Runs an operator with NumPy scalars turned into floats, so that NumPy is not asked again.
+/// Runs an operator with NumPy scalars turned into floats, so that NumPy is not called again.
 fn by_operator<'py>(py: Python<'py>, operator: &str, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let inputs: Vec<Bound<'py, PyAny>> = inputs.iter().map(|x| without_numpy_scalar(&x)).collect::<PyResult<_>>()?;
     let symbol = match operator {
@@ -255,7 +255,7 @@ fn by_operator<'py>(py: Python<'py>, operator: &str, inputs: &Bound<'py, PyTuple
     py.import("operator")?.getattr(operator)?.call1(PyTuple::new(py, inputs)?)
 }
 
-/// A NumPy scalar or array without dimensions as a Python object; anything else as it is.
+/// A NumPy scalar or 0-d array as a Python object; other objects unchanged.
 fn without_numpy_scalar<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     if let Some(number) = crate::convert::numbers::number_of(x)? {

@@ -1,4 +1,4 @@
-//! The operators of everything that stands for many scalars: one list, for `Vector` and `Tensor`.
+//! The operators of containers of many scalars: one list, for `Vector` and `Tensor`.
 //!
 //! Promises: elementwise with broadcasting of single scalars, `@` as the inner product, in one Python call each.
 
@@ -12,7 +12,7 @@ use crate::params::PyTensor;
 
 type Any<'py> = Bound<'py, PyAny>;
 
-/// Operators on two operands: what Python calls on the left one, on the right one, and what they mean.
+/// Operators on two operands: Python's methods for the left and the right one, and their meaning.
 macro_rules! on_both_sides {
     ($class:ident: $($name:ident $reflected:ident $symbol:ident)*) => {
         #[allow(unsafe_op_in_unsafe_fn, reason = "what the attribute makes of names that are written here")]
@@ -93,7 +93,7 @@ operators!(PyTensor);
 
 #[pymethods]
 impl PyVector {
-    /// The function of burtorch that a function of NumPy stands for; others raise a TypeError that names them.
+    /// The function of burtorch for a function of NumPy; others raise a TypeError that names them.
     fn __array_function__<'py>(
         slf: &Bound<'py, Self>,
         function: &Any<'py>,

@@ -1,7 +1,7 @@
-//! Op functions of plain numbers and arrays: the op runs on a graph of its own, and plain numbers come back.
+//! Op functions of plain numbers and arrays: the op runs on a temporary graph and returns plain numbers.
 //!
-//! Promises: numbers give a float, arrays and sequences an array of their shape, float32 where all arrays are float32; two
-//! arrays are broadcast as NumPy broadcasts. No other graph is read or changed.
+//! Promises: numbers give a float, arrays and sequences an array of their shape, float32 if all arrays are float32; two
+//! arrays are broadcast as in NumPy. No other graph is read or changed.
 #![allow(unsafe_code)]
 
 use burtorch_core::Graph;
@@ -18,8 +18,8 @@ use crate::graph::cell::AnyGraph;
 use crate::node::of_graph::{leaf, node_of};
 use crate::node::value;
 
-/// What `f` makes of the arguments, or, where all of them are plain numbers, of the same numbers on a graph of their own.
-/// With `broadcasts` arrays of several shapes are brought to one.
+/// `f` of the arguments, or, if all of them are plain numbers, of the same numbers on a temporary graph.
+/// With `broadcasts`, arrays of different shapes are broadcast.
 pub fn or_plain<'py>(
     py: Python<'py>,
     arguments: &[Bound<'py, PyAny>],
@@ -110,7 +110,7 @@ impl<'py> Plain<'py> {
         Ok(Plain { arguments: given, shape, is_float32 })
     }
 
-    /// What `f` makes of them, as numbers.
+    /// `f` of them, as numbers.
     fn call(
         self,
         py: Python<'py>,

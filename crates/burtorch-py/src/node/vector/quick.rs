@@ -1,6 +1,6 @@
-//! Reductions of a few Values: a list or tuple of plain Values of one graph, with no question left.
+//! Reductions of a few Values: the fast path for a list or tuple of plain Values of one graph.
 //!
-//! Promises: the node is the one that the whole way would append; whatever is not plain is left to that. Holds no
+//! Promises: the node is that of the general path; other arguments are left to it. Holds no
 //! reference into a graph while Python code runs, as none runs here.
 #![allow(unsafe_code)]
 
@@ -11,10 +11,10 @@ use crate::graph::cell::AnyGraph;
 use crate::graph::wants_no_grad;
 use crate::node::value::{ValueObject, cell_of, is_value, new_object};
 
-/// Longer sequences go the whole way, which costs little per operand.
+/// Longer sequences take the general path, which costs little per operand.
 const MOST: usize = 64;
 
-/// The Value of a reduction, or `None` for the whole way.
+/// The Value of a reduction, or `None` for the general path.
 ///
 /// # Safety
 /// `x` is a living object; the GIL is held.

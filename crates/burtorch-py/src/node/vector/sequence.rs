@@ -28,7 +28,7 @@ impl PyVector {
         self.n()
     }
 
-    /// Raises TypeError: a Vector is not pickled without its graph.
+    /// Raises TypeError: a Vector cannot be pickled without its graph.
     fn __reduce__(&self) -> PyResult<()> {
         Err(PyTypeError::new_err("a Vector cannot be pickled or copied without its graph; use list(vector.data)"))
     }
@@ -81,9 +81,9 @@ impl PyVector {
         unsafe { Bound::from_owned_ptr_or_err(slf.py(), ffi::PySeqIter_New(slf.as_ptr())) }
     }
 
-    /// The numbers these nodes hold, as a FlatArray that shares the memory of a fixed graph and is a copy on a growing one
-    /// (or where this Vector joins several runs); on graphs of lanes a tuple of tuples, on float128 ones a tuple of
-    /// Decimals. Assigning writes them; a single number goes to all.
+    /// The numbers of these nodes, as a FlatArray that shares the memory of a fixed graph and is a copy on a growing one
+    /// (or if this Vector joins several runs); on graphs of lanes a tuple of tuples, on float128 ones a tuple of
+    /// Decimals. Assigning writes them; a single number is broadcast.
     #[getter]
     fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         crate::convert::refusals::refuse_reading(".data of a Vector")?;
@@ -96,8 +96,8 @@ impl PyVector {
         self.write(py, data, false)
     }
 
-    /// Their gradients, likewise. Shared gradients of nodes that are not leaves are read-only, and -0.0 where the last sweep
-    /// did not reach. Assigning writes them.
+    /// Their gradients, likewise. Shared gradients of nodes that are not leaves are read-only, and -0.0 where the last backward
+    /// pass did not reach. Assigning writes them.
     #[getter]
     fn grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         crate::convert::refusals::refuse_reading(".grad of a Vector")?;
@@ -110,14 +110,14 @@ impl PyVector {
         self.write(py, data, true)
     }
 
-    /// The Graph these nodes belong to.
+    /// The Graph of these nodes.
     #[getter]
     fn graph(&self, py: Python<'_>) -> Py<PyGraph> {
         self.home().clone_ref(py)
     }
 }
 
-/// The part of a list of runs that begins after `skip` scalars and holds `len`.
+/// The part of a list of runs that begins after `skip` scalars and has `len`.
 fn cut(ranges: &[Range], skip: usize, len: usize) -> Vec<Range> {
     let (mut skip, mut len) = (skip, len);
     let mut parts = Vec::new();

@@ -1,7 +1,7 @@
 //! Block ops for Python's layers: dense layers, layer norms, attention and cross-entropy on Vectors.
 //!
-//! Promises: one call appends one block; an error leaves the graph as it was. Activations of tokens are Vectors in
-//! groups of 8 tokens (see the core's `Tokens`); the classes of `burtorch.nn` keep count of tokens.
+//! Promises: one call appends one block; an error leaves the graph unchanged. Activations of tokens are Vectors in
+//! groups of 8 tokens (see the core's `Tokens`); the classes of `burtorch.nn` store the number of tokens.
 
 use burtorch_core::{Op, Range, Tokens, View};
 use pyo3::exceptions::PyValueError;
@@ -83,7 +83,7 @@ fn token_embedding(
     range.made(|range| PyVector::of_runs(&owner, &[range.range()]))
 }
 
-/// `W x + b` for each of `n` tokens, the features of several Vectors taken together; cut off at 0 with `relu`.
+/// `W x + b` for each of `n` tokens, with the features of several Vectors joined; clipped at 0 with `relu`.
 #[pyfunction]
 #[pyo3(signature = (x, n, weight, bias=None, relu=false, /))]
 fn token_affine<'py>(
@@ -136,15 +136,15 @@ fn token_layer_norm<'py>(
 /// Args:
 ///     x: a Vector of contiguous scalars.
 ///     weight: a tensor of gains, one per feature.
-///     eps: is added to the mean of squares.
-///     tokens: how many tokens `x` holds activations of, in groups of 8 (`nn.Tokens`); each is normalised over its features. 0:
+///     eps: the constant added to the mean of squares.
+///     tokens: the number of tokens in `x`, in groups of 8 (`nn.Tokens`); each is normalised over its features. With 0,
 ///         `x` is normalised as a whole.
 ///
-/// Returns a Vector as long as `x`, one block. Costs 4 operations an element, and twice that on the way back.
+/// Returns a Vector as long as `x`, one block. Costs 4 operations per element, and twice that in the backward pass.
 ///
 /// Raises:
-///     ValueError: another number of gains than of features, or `x` is a concatenation. TypeError: a graph of another dtype
-///     than the parameters, or than float32 and float64.
+///     ValueError: the numbers of gains and features differ, or `x` is a concatenation. TypeError: a graph whose dtype differs
+///     from the parameters', or is neither float32 nor float64.
 ///
 /// Example:
 ///     >>> import burtorch as bt
