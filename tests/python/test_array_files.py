@@ -163,7 +163,7 @@ def test_what_cannot_be_saved_says_why(tmp_path):
         pickle.dumps(f)
     g = bt.function(lambda d: d["a\nb"].sum())
     g({"a\nb": A})
-    with pytest.raises(TypeError, match="line ends"):
+    with pytest.raises(TypeError, match="line breaks"):
         pickle.dumps(g)
     assert not list(tmp_path.iterdir())
 

@@ -198,7 +198,7 @@ def test_containers_and_integers():
     x = np.array([1.0, 2.0, 3.0])
     check(bt.grad(f(p), argnums=(0, 1))(x, 2.0, np.int64(1)), bt.grad(f(q), argnums=(0, 1))(x, 2.0, np.int64(1)))
     check(bt.grad(f(p))(x, 2.0, np.int64(2)), bt.grad(f(q))(x, 2.0, np.int64(2)))
-    with pytest.raises(TypeError, match="holds integers"):
+    with pytest.raises(TypeError, match="contains integers"):
         bt.grad(f(p), argnums=2)(x, 2.0, np.int64(1))
 
 
@@ -224,7 +224,7 @@ WRONG = {
     "branch": (
         lambda g, z, x, y: (g, g) if x.sum() > 0 else (g, y),
         bt.TraceError,
-        "rule of a derivative has no answer",
+        "derivative rule has no outcome",
     ),
     "raises": (lambda g, z, x, y: 1 / 0, ZeroDivisionError, "division"),
 }
@@ -290,7 +290,7 @@ def test_what_is_around_a_primitive_is_refused():
 
     for primitive in (p, q):
         for other in (None, w):
-            with pytest.raises(bt.TraceError, match=r"from around it|which is over"):
+            with pytest.raises(bt.TraceError, match=r"captures an Array|which is over"):
                 bt.grad(f(primitive, other))(x, x)
 
 

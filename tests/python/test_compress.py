@@ -109,7 +109,7 @@ def test_bytes_decode_to_the_same_message(c, dtype):
         for wrong in (data[:-1], data + b"\0", b""):
             with pytest.raises(bt.FormatError):
                 Message.from_bytes(wrong)
-        with pytest.raises(bt.FormatError, match=f"{dtype} in place of {other}"):
+        with pytest.raises(bt.FormatError, match=f"{dtype} instead of {other}"):
             Message.from_bytes(data, other)
 
 

@@ -51,7 +51,7 @@ def test_draws_and_clients_are_asked_for():
     params = bt.Parameters()
     oracle = bt.Oracle(bt.nn.Linear(params, 2, 1))
     x, y = [[1.0, 2.0]], [[1.0]]
-    with pytest.raises(ValueError, match="random: give draw="):
+    with pytest.raises(ValueError, match="random: pass draw="):
         oracle(x, y, compress=compress.RandK(1))
     with pytest.raises(ValueError, match="n_clients"):
         oracle(x, y, compress=compress.PermK(), draw=compress.Draw(1))
@@ -128,7 +128,7 @@ def test_messages_of_samples_are_those_of_their_gradients(kind, dtype):
             clients = [compress.Draw(seed=3, round=5, client=2 + k) for k in range(70)]
             assert found == [c.compress(row, client) for row, client in zip(rows, clients, strict=True)]
         assert set(params.grads) == {2.0}
-    with pytest.raises(ValueError, match="random: give draw="):
+    with pytest.raises(ValueError, match="random: pass draw="):
         oracle.per_sample_grads(x, y, compress=compress.RandK(1))
     with pytest.raises(ValueError, match="n_clients"):
         oracle.per_sample_grads(x, y, compress=compress.PermK(), draw=draw)

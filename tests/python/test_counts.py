@@ -63,7 +63,7 @@ def test_numpy_types_are_refused_with_the_name_to_write():
     np = pytest.importorskip("numpy")
     for make in (bt.Graph, bt.Parameters, lambda dtype: bt.bytes_needed(1, dtype)):
         for dtype, name in ((np.float32, "float32"), (np.dtype("float64"), "float64"), (float, "float32")):
-            with pytest.raises(TypeError, match=rf'dtype.*named by a string, such as "{name}", found'):
+            with pytest.raises(TypeError, match=rf'dtype.*must be a string, such as "{name}", found'):
                 make(dtype=dtype)
 
 

@@ -269,7 +269,7 @@ def test_every_prefix_and_every_flipped_bit_is_refused():
         with pytest.raises(bt.FormatError):
             bt.load_graph(flipped)
         flipped[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(bt.FormatError, match="no file of burtorch"):
+    with pytest.raises(bt.FormatError, match="not a file in burtorch"):
         bt.load_graph(b"\x93NUMPY")
     with pytest.raises(bt.FormatError, match="holds a graph, expected parameters"):
         bt.load_parameters(data)

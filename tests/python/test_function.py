@@ -124,7 +124,7 @@ def test_some_numbers_of_a_gradient_have_the_bits_of_all(n):
     ):
         with pytest.raises(error, match=text):
             f.grad(*arguments, wanted=wanted, n=n)
-    with pytest.raises(ValueError, match="give one"):
+    with pytest.raises(ValueError, match="pass only one"):
         f.grad(*arguments, wanted=[1], argnums=0, n=n)
 
 

@@ -142,7 +142,7 @@ def test_programs_that_are_too_large_name_the_line():
 
 def test_argnums_that_are_no_numbers():
     f = bt.function(lambda a, b: a * b)
-    with pytest.raises(TypeError, match="argnums is the number of an argument"):
+    with pytest.raises(TypeError, match="argnums must be the number of an argument"):
         f.grad(1.0, 2.0, argnums="x")
     with pytest.raises(IndexError, match="argnums 5"):
         f.grad(1.0, 2.0, argnums=5)

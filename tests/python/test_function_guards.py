@@ -118,7 +118,7 @@ def test_bound_functions_change_paths():
 def test_a_body_that_flips_coins_is_refused():
     flips = iter([True, False] * 100)
     f = bt.function(lambda x: x if (x > 0.0) == next(flips) else -x)
-    with pytest.warns(bt.StaleRiskWarning, match="list_iterator, which each run of the body advances"):
+    with pytest.warns(bt.StaleRiskWarning, match="list_iterator, which every run of the body advances"):
         f(1.0)
     # It is replayed: what the body does besides computing happens while it is traced.
     assert f(2.0) == 2.0

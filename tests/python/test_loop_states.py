@@ -209,7 +209,7 @@ def test_flags_are_arguments():
     for x in (2.0, np.array([2.0]), np.ones((2, 2))):
         np.testing.assert_array_equal(f(x, np.True_), x)
         np.testing.assert_array_equal(f(x, np.False_), x * 0.0)
-    with pytest.raises(TypeError, match="by arguments of floats"):
+    with pytest.raises(TypeError, match="needs float arguments"):
         bt.grad(lambda x, b: x * b, argnums=1)(2.0, np.True_)
 
 
@@ -224,7 +224,7 @@ def test_bounds_that_are_computed():
     assert bt.vmap(power)(np.array([1, 0, 3]), np.array([2.0, 2.0, 2.0])).tolist() == [2.0, 1.0, 8.0]
     total = bt.function(lambda n, m: bt.fori_loop(n, m, lambda i, c: c + i, 0.0))
     assert [total(np.int64(a), np.int64(b)) for a, b in [(2, 5), (5, 2), (-1, 2)]] == [9.0, 0.0, 0.0]
-    with pytest.raises(TypeError, match="fori_loop\\(\\) goes from a whole number"):
+    with pytest.raises(TypeError, match="the bounds of fori_loop"):
         bt.function(power)(2.5, 3.0)
 
 

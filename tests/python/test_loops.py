@@ -376,7 +376,7 @@ REFUSED = {
     "no pair": (lambda: bt.scan(lambda c, x: c, 0.0, XS), bt.TraceError, "tuple"),
     "lengths": (lambda: bt.scan(lambda c, x: (c, None), 0.0, (XS, np.ones(5))), ValueError, r"xs\[1\] has 5"),
     "length": (lambda: bt.scan(lambda c, x: (c, None), 0.0, XS, length=5), ValueError, "takes 5 steps and xs has 4"),
-    "negative length": (lambda: bt.scan(lambda c, x: (c, None), 0.0, length=-1), ValueError, "whole number"),
+    "negative length": (lambda: bt.scan(lambda c, x: (c, None), 0.0, length=-1), ValueError, "integer"),
     "no length": (lambda: bt.scan(lambda c, x: (c, None), 0.0), ValueError, "length="),
     "no axis": (lambda: bt.scan(lambda c, x: (c, None), 0.0, 2.0), ValueError, "first axis"),
     "checkpoint": (lambda: bt.scan(lambda c, x: (c, x), 0.0, XS, checkpoint="all"), ValueError, "sqrt"),
@@ -385,7 +385,7 @@ REFUSED = {
     "no body": (lambda: bt.while_loop(lambda c: True, 3, 0.0), TypeError, "takes a function, found int"),
     "no body of fori": (lambda: bt.fori_loop(0, 1, 3, 0.0), TypeError, "takes a function, found int"),
     "no branch": (lambda: bt.cond(True, lambda c: c, 3, 0.0), TypeError, "takes a function, found int"),
-    "bound": (lambda: bt.fori_loop(0, 1.5, lambda i, c: c, 0.0), TypeError, "whole number"),
+    "bound": (lambda: bt.fori_loop(0, 1.5, lambda i, c: c, 0.0), TypeError, "integer"),
     "float condition": (lambda: bt.while_loop(lambda c: c, lambda c: c, 0.0), bt.TraceError, "one bool"),
     "several conditions": (lambda: bt.while_loop(lambda c: c < 1, lambda c: c, XS), bt.TraceError, r"\(4,\)"),
     "several predicates": (of(lambda x: bt.cond(x > 0, lambda: x, lambda: x), XS[None]), TypeError, "one bool"),
@@ -418,7 +418,7 @@ def test_what_is_refused_changes_nothing(case):
 def test_parameter_gradients_are_not_of_bodies():
     w = bt.Parameters(dtype="float64").tensor(2, init=1.0)
     inner = bt.function(lambda x: (x * w).sum())
-    with pytest.raises(bt.TraceError, match="bodies of loops"):
+    with pytest.raises(bt.TraceError, match="loop bodies"):
         bt.scan(lambda c, x: (inner.value_and_param_grad(c)[0], None), 1.0, XS)
 
 

@@ -55,7 +55,7 @@ def test_a_model_that_writes_nothing_is_refused(tmp_path):
     with pytest.raises(InputError, match="expected a CharMLP or a GPT"):
         model_file.load(str(path))
     (tmp_path / "x").write_bytes(b"\x09\0\0\0\0\0\0\0{nonsense")
-    with pytest.raises(InputError, match="no safetensors file"):
+    with pytest.raises(InputError, match="not a safetensors file"):
         model_file.load(str(tmp_path / "x"))
 
 

@@ -145,11 +145,14 @@ def test_points_and_memory_of_the_caller():
         ({"random_backward": 1.5, "draw": Draw(1)}, "above 0 and at most 1"),
         ({"random_backward": math.nan, "draw": Draw(1)}, "above 0 and at most 1"),
         ({"random_backward": 0.5}, "needs draw="),
-        ({"random_backward": 0.5, "draw": Draw(1), "wanted": [1]}, "goes with at, out and draw only"),
-        ({"random_backward": 0.5, "draw": Draw(1), "deadline": 1.0}, "goes with at, out and draw only"),
-        ({"random_backward": 0.5, "draw": Draw(1), "on_stop": "partial"}, "goes with at, out and draw only"),
-        ({"random_backward": 0.5, "draw": Draw(1), "compress": bt.compress.TopK(2)}, "goes with at, out and draw only"),
-        ({"random_backward": 0.5, "draw": Draw(1), "client": 1}, "goes with at, out and draw only"),
+        ({"random_backward": 0.5, "draw": Draw(1), "wanted": [1]}, "combined only with at, out and draw"),
+        ({"random_backward": 0.5, "draw": Draw(1), "deadline": 1.0}, "combined only with at, out and draw"),
+        ({"random_backward": 0.5, "draw": Draw(1), "on_stop": "partial"}, "combined only with at, out and draw"),
+        (
+            {"random_backward": 0.5, "draw": Draw(1), "compress": bt.compress.TopK(2)},
+            "combined only with at, out and draw",
+        ),
+        ({"random_backward": 0.5, "draw": Draw(1), "client": 1}, "combined only with at, out and draw"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options, text):

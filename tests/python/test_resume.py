@@ -56,7 +56,7 @@ def test_resuming_nothing_or_something_else_is_refused(tmp_path, command):
     done = command("train", "--resume", "nowhere")
     assert (done.returncode, "No such file" in done.stderr) == (2, True)
     (tmp_path / "checkpoint.burtorch").write_bytes(b"nonsense")
-    assert "no file of burtorch's" in command("train", "--resume", tmp_path).stderr
+    assert "not a file in burtorch's" in command("train", "--resume", tmp_path).stderr
     (tmp_path / "words.txt").write_text("anna\nhanna\n" * 5, encoding="utf-8")
     options = ("--data", "words.txt", "--out", "out", "--steps", 20, *TRAINING)
     assert command("train", *options).returncode == 0

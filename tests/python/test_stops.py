@@ -130,8 +130,8 @@ def test_partial_results_are_reweighted(wanted):
         ({"reweight": 0.5}, "reweight is for"),
         ({"on_stop": "partial", "reweight": 0.0}, "probability of finishing"),
         ({"on_stop": "partial", "reweight": 1.5}, "probability of finishing"),
-        ({"draw": bt.compress.Draw(1)}, "are for compress="),
-        ({"compress": bt.compress.TopK(2), "on_stop": "partial"}, "compress goes with"),
+        ({"draw": bt.compress.Draw(1)}, "need compress="),
+        ({"compress": bt.compress.TopK(2), "on_stop": "partial"}, "compress can be combined only with"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options, text):

@@ -263,7 +263,7 @@ def test_what_makes_no_sense_is_refused():
     oracle.params.grads[:] = 2.0
     with pytest.raises(TypeError, match="emit must be a callable"):
         oracle.stream(x, y, 3)
-    with pytest.raises(ValueError, match="out is for keep=True"):
+    with pytest.raises(ValueError, match="out needs keep=True"):
         oracle.stream(x, y, print, out=np.empty(26, "float32"), keep=False)
     with pytest.raises(ValueError, match="contexts must have shape"):
         oracle.stream([[1.0]], y, print)

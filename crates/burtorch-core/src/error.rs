@@ -101,7 +101,7 @@ pub enum Error {
         have: usize,
     },
     /// An op has no rule of this kind.
-    #[error("{op} has no {rule}; use ops that have one in its place")]
+    #[error("{op} has no {rule}; use ops that have one instead")]
     Unsupported {
         /// The op.
         op: &'static str,
@@ -166,7 +166,7 @@ pub enum Error {
         capacity: usize,
     },
     /// Bytes that are not what they should be. Nothing was loaded and nothing has changed.
-    #[error("{reason}, at byte {offset}; nothing was loaded: give what burtorch saved, whole and unchanged")]
+    #[error("{reason}, at byte {offset}; nothing was loaded: pass a complete, unchanged file saved by burtorch")]
     Format {
         /// Where in the file or in memory.
         offset: u64,
@@ -192,9 +192,7 @@ pub enum Error {
         path: std::path::PathBuf,
     },
     /// A method of optimisation left the finite numbers. It stays at its last finite iterate.
-    #[error(
-        "diverged: step {round} has a result that is not finite; the last finite iterate is kept: take a smaller step"
-    )]
+    #[error("diverged: the result of step {round} is not finite; the last finite iterate is kept: use a smaller step")]
     Diverged {
         /// Which step.
         round: u64,

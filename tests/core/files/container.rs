@@ -89,7 +89,7 @@ fn the_reason_names_what_is_wrong_and_where() {
         other => panic!("{other:?}"),
     };
     assert_eq!(reason(b"", Kind::GRAPH).0, 0);
-    assert!(reason(b"\x93NUMPY", Kind::GRAPH).1.contains("no file of burtorch"));
+    assert!(reason(b"\x93NUMPY", Kind::GRAPH).1.contains("not a file in burtorch"));
     assert_eq!(reason(&bytes[..20], Kind::GRAPH).0, 20);
     assert_eq!(reason(&bytes[..70], Kind::GRAPH).0, 70);
     let (at, why) = reason(&bytes, Kind::PARAMETERS);

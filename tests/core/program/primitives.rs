@@ -120,7 +120,7 @@ fn a_failure_is_told_and_leaves_the_graph_as_it_was() {
 fn second_derivatives_are_refused() {
     let (program, _, _) = recorded(Wave::new(false), POINTS[0]);
     let error = HessianAlong::new(&program).unwrap_err().to_string();
-    assert!(error.contains("a primitive has first ones only"), "{error}");
+    assert!(error.contains("a primitive has only first derivatives"), "{error}");
 }
 
 /// Points and where their results go.

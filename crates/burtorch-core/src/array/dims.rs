@@ -84,7 +84,7 @@ impl Dims {
             return Ok(if axis < 0 { axis + rank } else { axis } as usize);
         }
         let expected = match rank {
-            0 => "an axis of an array: a number has none".to_string(),
+            0 => "an axis of an array, because a number has none".to_string(),
             _ => format!("from -{rank} to {}", rank - 1),
         };
         Err(bad("axis", expected, axis.to_string()))

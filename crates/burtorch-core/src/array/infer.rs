@@ -113,7 +113,7 @@ impl ArrayOp {
         }
         let holds_sparse = of.iter().any(|t| t.element == Element::Sparse);
         if holds_sparse && !matches!(self, ArrayOp::Sparse(_) | ArrayOp::Call(_) | ArrayOp::Rows(_)) {
-            let found = "sparse rows, which multiply arrays and nothing else".into();
+            let found = "sparse rows, which can only multiply arrays".into();
             return Err(bad("operand", "an array of numbers".into(), found));
         }
         let float = |dims| Ok(vec![Type::float(dims)]);

@@ -201,7 +201,7 @@ impl<F: Number> Message<F> {
         };
         if is_wide != (F::BITS == 64) {
             let (found, expected) = if is_wide { ("float64", "float32") } else { ("float32", "float64") };
-            return Err(refuse(0, &format!("a compressed vector of {found} in place of {expected}")));
+            return Err(refuse(0, &format!("a compressed vector of {found} instead of {expected}")));
         }
         if bytes.len() < HEADER + size_of::<F>() {
             return Err(refuse(bytes.len(), "a compressed vector ends within its header"));
@@ -216,7 +216,7 @@ impl<F: Number> Message<F> {
             2 => Support::Block(bytes[reader.at..].first_chunk().map_or(0, |start| u32::from_le_bytes(*start))),
             3 => Support::Drawn,
             4 => Support::Chosen,
-            _ => return Err(refuse(1, "a compressed vector with an unknown kind of places")),
+            _ => return Err(refuse(1, "a compressed vector with an unknown kind of positions")),
         };
         let values = match (encoding, levels) {
             (0, 0) => Values::Exact,
@@ -250,11 +250,7 @@ impl<F: Number> Message<F> {
             self.numbers
                 .push(number.ok_or_else(|| refuse(reader.at, "a number of a compressed vector is out of range"))?);
         }
-        if reader.end() {
-            Ok(())
-        } else {
-            Err(refuse(reader.at, "a compressed vector has bits behind its last number"))
-        }
+        if reader.end() { Ok(()) } else { Err(refuse(reader.at, "a compressed vector has bits after its last number")) }
     }
 
     fn read_places(&mut self, reader: &mut Reader<'_>, n_sent: usize, is_bitmap: bool, n_bytes: usize) -> Result<()> {
@@ -280,7 +276,7 @@ impl<F: Number> Message<F> {
         if is_ascending && is_listed && is_below && (is_bitmap || reader.end()) {
             return Ok(());
         }
-        let reason = "the places of a compressed vector are not ascending and below its length".into();
+        let reason = "the positions of a compressed vector are not ascending and below its length".into();
         Err(Error::Format { offset: start as u64, reason })
     }
 }

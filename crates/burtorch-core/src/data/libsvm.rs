@@ -161,7 +161,7 @@ impl Parser {
         let (label, mut text) = number(text).ok_or_else(|| self.wrong(text, "expected a label, a number"))?;
         self.label(label)?;
         if let Some(query) = spaces(text).strip_prefix(b"qid:") {
-            let expected = "expected a whole number behind qid:";
+            let expected = "expected an integer after qid:";
             let (_, after) =
                 integer(query).filter(|(_, after)| ends(after.first())).ok_or_else(|| self.wrong(query, expected))?;
             text = after;

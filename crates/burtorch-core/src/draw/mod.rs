@@ -130,7 +130,7 @@ impl<'a> Draw<'a> {
         match self.given {
             Some(Given { missing, .. }) if missing > 4 - self.taken => Err(Error::BadArgument {
                 what: "the given draws",
-                expected: "as many numbers as are drawn".into(),
+                expected: "at least as many numbers as draws".into(),
                 found: "too few".into(),
             }),
             _ => Ok(()),

@@ -87,7 +87,7 @@ impl Subset {
         if k > n || u32::try_from(n).is_err() {
             return Err(Error::BadArgument {
                 what: "the size of a subset",
-                expected: format!("at most the {n} there are, and these below 2^32"),
+                expected: format!("at most {n}, and that below 2^32"),
                 found: k.to_string(),
             });
         }

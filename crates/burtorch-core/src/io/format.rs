@@ -188,10 +188,7 @@ impl Header {
                 return Err(malformed(found, format!("the header ends early, expected {HEADER_BYTES} bytes")));
             }
             _ => {
-                return Err(malformed(
-                    0,
-                    "this is no file of burtorch's checkpoint format: its first bytes are others".into(),
-                ));
+                return Err(malformed(0, "not a file in burtorch's checkpoint format: its first bytes differ".into()));
             }
         };
         let version = u16_at(bytes, 8);

@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
         let reader = Self::open_any(bytes)?;
         match reader.header.kind {
             found if found == kind => Ok(reader),
-            found => Err(malformed(10, format!("this holds {}, expected {}", found.name(), kind.name()))),
+            found => Err(malformed(10, format!("the file contains {}, expected {}", found.name(), kind.name()))),
         }
     }
 

@@ -72,7 +72,7 @@ pub struct TensorFile<'a> {
 impl<'a> TensorFile<'a> {
     /// Checks the structure of a file.
     pub fn open(bytes: &'a [u8]) -> Result<Self> {
-        let bad = |error: safetensors::SafeTensorError| malformed(0, format!("this is no safetensors file: {error}"));
+        let bad = |error: safetensors::SafeTensorError| malformed(0, format!("not a safetensors file: {error}"));
         let tensors = SafeTensors::deserialize(bytes).map_err(bad)?;
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(bad)?;
         let about = metadata.metadata().as_ref().and_then(|texts| texts.get(ABOUT)).cloned();

@@ -102,7 +102,7 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
         let step = step.ok_or_else(|| Error::BadArgument {
             what: "an op of a traced function",
             expected: match node.op {
-                Op::Linearised => "one with second derivatives; a primitive has first ones only".into(),
+                Op::Linearised => "one with second derivatives; a primitive has only first derivatives".into(),
                 _ => "one that can be replayed".into(),
             },
             found: node.op.name().into(),

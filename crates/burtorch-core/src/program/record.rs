@@ -218,9 +218,9 @@ fn read_block<S: Float>(graph: &Graph<'_, S>, op: Op, record: u32, node: u32, re
 /// What cannot be part of a program.
 fn refused(op: Op) -> Error {
     let expected = match op {
-        Op::Param | Op::FrozenParam => "free of Parameters; pass their numbers as an argument",
+        Op::Param | Op::FrozenParam => "without Parameters; pass their numbers as an argument",
         Op::Softmax | Op::LogSoftmax => "one that works on single numbers; write it with exp, log and a sum",
-        _ => "one that works on single numbers; write it with those, or call it outside of the function",
+        _ => "one that works on single numbers; write it with those, or call it outside the function",
     };
     Error::BadArgument { what: "an op of a traced function", expected: expected.into(), found: op.name().into() }
 }

@@ -41,7 +41,7 @@ pub fn home_of<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<Bound<'py, ArrayTra
         })?;
         if !matches!(scalar.name(), "float64" | "float32") || is_fixed {
             let found = if is_fixed { "a fixed graph" } else { scalar.name() };
-            let message = format!("Arrays are of graphs of float64 or float32 that grow, found {found}");
+            let message = format!("Arrays need a growing graph of float64 or float32, found {found}");
             return Err(PyTypeError::new_err(message));
         }
         let tape = Arc::new(Tape::new(scalar.elem));

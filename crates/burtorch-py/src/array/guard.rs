@@ -53,18 +53,18 @@ fn answer(mut trace: Bound<'_, ArrayTrace>, mut value: ValueId) -> PyResult<bool
     loop {
         let next = match trace.get().source() {
             Source::Operands(objects, are_mapped) => {
-                let message = "a comparison of Arrays has an answer for each row under vmap, so no branch can be taken for \
+                let message = "a comparison of Arrays differs from row to row under vmap, so no branch can be taken for \
                                all; use bt.where(condition, a, b)";
                 outside(&trace, value, objects, are_mapped, message)?
             }
             &(Source::Body(n) | Source::Rule(n)) => {
                 let message = match trace.get().source() {
                     Source::Body(_) => {
-                        "a comparison of Arrays has an answer for each step of a loop, so no branch can be taken for all; use \
+                        "a comparison of Arrays differs from step to step of a loop, so no branch can be taken for all; use \
                          bt.cond(condition, f, g, ...) or bt.where(condition, a, b)"
                     }
                     _ => {
-                        "a comparison of Arrays in a rule of a derivative has no answer yet; use bt.cond(condition, f, g, ...) \
+                        "a comparison of Arrays in a derivative rule has no outcome yet; use bt.cond(condition, f, g, ...) \
                          or bt.where(condition, a, b)"
                     }
                 };

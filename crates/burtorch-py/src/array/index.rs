@@ -107,7 +107,7 @@ fn one(part: &Bound<'_, PyAny>, axis: usize, n: usize) -> PyResult<Option<Index>
             Element::Int => Ok(None),
             Element::Mask => Err(error_here(
                 part.py(),
-                "the shape of x[mask] depends on the numbers of a traced mask; use bt.where(mask, x, 0)",
+                "the shape of x[mask] depends on the data of a traced mask; use bt.where(mask, x, 0)",
             )),
             Element::Float | Element::Sparse => {
                 Err(PyIndexError::new_err("arrays used as indices must be of integer (or boolean) type, found floats"))
@@ -115,7 +115,7 @@ fn one(part: &Bound<'_, PyAny>, axis: usize, n: usize) -> PyResult<Option<Index>
         };
     }
     if part.is_instance_of::<PyBool>() {
-        return Err(PyTypeError::new_err("an Array is not indexed by True or False; use bt.where"));
+        return Err(PyTypeError::new_err("an Array cannot be indexed by True or False; use bt.where"));
     }
     if has_dtype(part)? && part.getattr("ndim")?.extract::<usize>()? > 0 {
         let (low, high): (i64, i64) = if part.getattr("size")?.extract::<usize>()? == 0 {

@@ -87,7 +87,7 @@ fn refuse(name: &str, dtype: Option<&Bound<'_, PyAny>>, out: Option<&Bound<'_, P
     if out.is_none() && dtype.is_none() {
         return Ok(());
     }
-    Err(PyTypeError::new_err(format!("{name}() of an Array takes no {given}=; Arrays do not change, use astype()")))
+    Err(PyTypeError::new_err(format!("{name}() of an Array takes no {given}=; Arrays are immutable, use astype()")))
 }
 
 fn flat(b: &mut ArrayBuilder, x: ValueId) -> burtorch_core::Result<ValueId> {
@@ -119,7 +119,7 @@ macro_rules! reductions {
 }
 
 reductions! {
-    sum |b, x, axes, keep| b.reduce(Reduce::Sum, x, axes, keep), "The sum over axes; of a mask, how often it holds.";
+    sum |b, x, axes, keep| b.reduce(Reduce::Sum, x, axes, keep), "The sum over axes; for a mask, the number of true elements.";
     prod |b, x, axes, keep| b.reduce(Reduce::Prod, x, axes, keep), "The product over axes.";
     mean |b, x, axes, keep| b.mean(x, axes, keep), "The mean over axes.";
 }
@@ -147,11 +147,11 @@ macro_rules! extremes {
 }
 
 extremes! {
-    max |b, x, axes, keep| b.reduce(Reduce::Max, x, axes, keep), "The largest over axes; several that are largest share the gradient.";
-    min |b, x, axes, keep| b.reduce(Reduce::Min, x, axes, keep), "The smallest over axes; several that are smallest share the gradient.";
-    any |b, x, axes, keep| of_mask(b, x, Reduce::Sum, axes, keep), "Whether some element over axes is not 0.";
-    all |b, x, axes, keep| of_mask(b, x, Reduce::Prod, axes, keep), "Whether no element over axes is 0.";
-    logsumexp |b, x, axes, keep| b.reduce(Reduce::LogSumExp, x, axes, keep), "log of the sum of exp over axes, shifted by the largest.";
+    max |b, x, axes, keep| b.reduce(Reduce::Max, x, axes, keep), "The maximum over axes; ties share the gradient.";
+    min |b, x, axes, keep| b.reduce(Reduce::Min, x, axes, keep), "The minimum over axes; ties share the gradient.";
+    any |b, x, axes, keep| of_mask(b, x, Reduce::Sum, axes, keep), "Whether any element over axes is not 0.";
+    all |b, x, axes, keep| of_mask(b, x, Reduce::Prod, axes, keep), "Whether all elements over axes are not 0.";
+    logsumexp |b, x, axes, keep| b.reduce(Reduce::LogSumExp, x, axes, keep), "The logarithm of the sum of exp over axes, shifted by the maximum.";
     norm2 |b, x, axes, keep| b.reduce(Reduce::Norm2, x, axes, keep), "The square root of the sum of squares over axes.";
 }
 

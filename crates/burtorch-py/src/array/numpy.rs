@@ -9,8 +9,8 @@ use super::array::PyArray;
 use super::of_graph::numbers_of;
 use super::{guard, index};
 
-pub(super) const NO_NUMBERS: &str = "a traced Array has a shape and a dtype and no numbers yet: compute with the Array itself, with bt or \
-                          NumPy functions, and return what is needed; numbers are taken from a known array by bt.take(table, i, axis=0), \
+pub(super) const NO_NUMBERS: &str = "a traced Array has a shape and a dtype but no numbers: compute with the Array itself, with bt or \
+                          NumPy functions, and return the results; index a known array with bt.take(table, i, axis=0); \
                           and sparse matrices are arguments";
 
 fn table<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -90,7 +90,7 @@ impl PyArray {
 
     fn __setitem__(&self, _index: &Bound<'_, PyAny>, _value: &Bound<'_, PyAny>) -> PyResult<()> {
         Err(PyTypeError::new_err(
-            "an Array does not change: join parts with bt.concatenate, or choose elements with bt.where",
+            "an Array is immutable: join parts with bt.concatenate, or choose elements with bt.where",
         ))
     }
 

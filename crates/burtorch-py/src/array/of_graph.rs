@@ -170,7 +170,7 @@ impl PyArray {
         let (eager, handle) = eager(slf, "backward()")?;
         let dims = handle.type_of().dims;
         if handle.type_of().element != Element::Float {
-            return Err(PyTypeError::new_err("backward() starts at an Array of floats"));
+            return Err(PyTypeError::new_err("backward() needs an Array of floats"));
         }
         let seed = match seed {
             Some(seed) => floats_for(slf, seed, false)?,

@@ -123,8 +123,8 @@ pub(super) fn refuse_values(operands: &[Bound<'_, PyAny>]) -> PyResult<()> {
     let found = operands.iter().map(type_name).find(|name| matches!(name.as_str(), "Value" | "Vector"));
     let Some(found) = found else { return Ok(()) };
     Err(PyTypeError::new_err(format!(
-        "a {found} does not mix with Arrays; make Arrays from the start, by graph.array(numbers), or give graph.array(v.data) its \
-         numbers, through which no gradient passes"
+        "a {found} does not mix with Arrays; use graph.array(numbers) throughout, or pass graph.array(v.data), the \
+         numbers without a gradient"
     )))
 }
 

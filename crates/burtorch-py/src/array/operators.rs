@@ -99,7 +99,7 @@ pub fn logical<'py>(
     let Some(made) = made else { return Ok(x.py().NotImplemented().into_bound(x.py())) };
     let is_mask = |x: &Any<'py>| x.cast::<PyArray>().is_ok_and(|x| x.get().type_of().element == Element::Mask);
     if refused.is_some() || !is_mask(x) && !is_mask(y) {
-        return Err(PyTypeError::new_err(format!("{symbol} of Arrays takes masks, as comparisons give them")));
+        return Err(PyTypeError::new_err(format!("{symbol} of Arrays takes masks, such as results of comparisons")));
     }
     Ok(made.into_any())
 }

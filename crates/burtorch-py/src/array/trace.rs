@@ -226,7 +226,7 @@ pub fn refuse_writing(py: Python<'_>, name: &str, of: &str) -> PyResult<()> {
         return Ok(());
     }
     let message = format!(
-        "{name} of a {of} would be assigned once, when this body of a loop or choice is traced; return a carry instead"
+        "{name} of a {of} would be assigned once, when this body of a loop or branch is traced; return a carry instead"
     );
     Err(error_here(py, &message))
 }
@@ -255,7 +255,7 @@ impl<'py> Active<'py> {
     ) -> PyResult<Self> {
         let depth = outer.as_ref().map_or(0, |outer| outer.get().depth) + 1;
         if depth > DEEPEST {
-            let message = format!("functions are traced inside of each other {DEEPEST} deep; does {name} call itself?");
+            let message = format!("traced functions are nested {DEEPEST} deep; does {name} call itself?");
             return Err(PyRecursionError::new_err(message));
         }
         let recording = Recording {
@@ -385,10 +385,8 @@ impl ArrayTrace {
 
     /// The reason why a finished trace refuses.
     pub fn ended(&self, py: Python<'_>) -> PyErr {
-        let message = format!(
-            "this Array was kept from the trace of {}, which is over; return what is needed from the function",
-            self.name
-        );
+        let message =
+            format!("this Array was kept from the trace of {}, which is over; return it from the function", self.name);
         error_here(py, &message)
     }
 

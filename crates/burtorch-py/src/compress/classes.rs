@@ -190,7 +190,7 @@ impl Compose {
             return made(py, Compose, first.sparsifier(), second.quantiser());
         }
         let found = format!("{} and {}", sparsifier.repr()?, quantiser.repr()?);
-        Err(PyValueError::new_err(format!("Compose takes a sparsifier and then a quantiser, found {found}")))
+        Err(PyValueError::new_err(format!("Compose takes a sparsifier followed by a quantiser, found {found}")))
     }
 }
 

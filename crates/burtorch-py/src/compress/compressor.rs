@@ -108,7 +108,7 @@ impl PyCompressor {
             Some(draw) => Ok((client, draw.get())),
             None if !self.compressor.is_random() => Ok((client, none)),
             None => {
-                let message = "this compressor is random: give draw=, such as bt.compress.Draw(seed, round, client)";
+                let message = "this compressor is random: pass draw=, such as bt.compress.Draw(seed, round, client)";
                 Err(PyValueError::new_err(message))
             }
         }

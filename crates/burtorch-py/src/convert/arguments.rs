@@ -114,7 +114,7 @@ impl<'py> FromPyObject<'_, 'py> for DtypeName {
         };
         let (own, found) = (own.filter(known), object.repr()?);
         let such = own.unwrap_or_else(|| "float32".to_string());
-        Err(PyTypeError::new_err(format!("a dtype is named by a string, such as \"{such}\", found {found}")))
+        Err(PyTypeError::new_err(format!("a dtype must be a string, such as \"{such}\", found {found}")))
     }
 }
 

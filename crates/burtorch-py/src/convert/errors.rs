@@ -20,15 +20,15 @@ const DERIVED: &[(&str, Builtin, &str)] = &[
     ("GraphMismatchError", Builtin::Value, "Values, marks or tensors of different graphs or Parameters were mixed."),
     ("GraphFullError", Builtin::Memory, "A fixed graph has no room left, or node ids are exhausted."),
     ("BusyError", Builtin::Runtime, "The graph or the parameters are in use by another call."),
-    ("FormatError", Builtin::Value, "A file is damaged, or of another format or structure; nothing was loaded."),
-    ("StoppedError", Builtin::Runtime, "A call ended early, as a Stop was set or a deadline passed."),
+    ("FormatError", Builtin::Value, "A file is damaged, or has another format or structure; nothing was loaded."),
+    ("StoppedError", Builtin::Runtime, "A call ended early, because a Stop was set or a deadline passed."),
     ("TraceError", Builtin::Type, "A function cannot be traced as it is written."),
 ];
 
 /// Warnings, all of them of the kind `RuntimeWarning`.
 const WARNINGS: &[(&str, &str)] = &[
-    ("StaleRiskWarning", "A traced function reads what a replay cannot watch."),
-    ("StaleFunctionWarning", "An audit found that a trace no longer held, and made it again."),
+    ("StaleRiskWarning", "A traced function reads a source that a replay cannot watch."),
+    ("StaleFunctionWarning", "An audit found an outdated trace, and replaced it."),
 ];
 
 #[derive(Clone, Copy)]

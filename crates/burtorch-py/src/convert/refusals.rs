@@ -91,7 +91,7 @@ pub fn refuse_reading(what: &str) -> PyResult<()> {
 #[inline(never)]
 fn read_while_recording(what: &str) -> PyErr {
     let message = format!(
-        "{what} would be fixed at its present number in the trace; pass it as an argument, or make it a bt.parameter"
+        "{what} would be fixed at its current number in the trace; pass it as an argument, or make it a bt.parameter"
     );
     Python::attach(|py| error_here(py, &message))
 }
@@ -117,7 +117,7 @@ pub fn reading_refused() -> PyErr {
     Python::attach(|py| {
         error_here(
             py,
-            "float(), int(), round(), math functions and .data of a traced Value would fix it at its present number; \
+            "float(), int(), round(), math functions and .data of a traced Value would fix it at its current number; \
              compute with the Value itself, with bt.exp(v) instead of math.exp(v), or use v.detach()",
         )
     })

@@ -84,7 +84,7 @@ impl Cell {
         };
         let message = match branching.ended {
             Some("dropped") => {
-                let message = "this node was built in a branch that was dropped; build it again";
+                let message = "this node belongs to a dropped branch; build it again";
                 return derived(py, "StaleValueError", message.into());
             }
             Some(end) => format!("this branch was {end}; build on its graph"),
@@ -104,7 +104,7 @@ impl Cell {
     /// Refuses an operation that branches, which only build, do not support.
     pub fn not_in_a_branch(&self, py: Python<'_>, what: &str) -> PyResult<()> {
         if self.is_branch() {
-            let message = format!("{what} is not for a branch, which only builds; join its graph first");
+            let message = format!("{what} is not available on a branch, which only builds; join its graph first");
             return Err(derived(py, "BusyError", message));
         }
         Ok(())
@@ -129,7 +129,7 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
     let py = graph.py();
     let (kind, kept) = graph.get().with(py, |cell| {
         if depth(cell, py) >= DEEPEST {
-            return Err(PyValueError::new_err(format!("branches of branches are nested at most {DEEPEST} deep")));
+            return Err(PyValueError::new_err(format!("branches can be nested at most {DEEPEST} deep")));
         }
         // Branches read values, and no value is computed while they are open.
         if cell.n_unevaluated > 0 {

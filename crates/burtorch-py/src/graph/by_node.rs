@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use burtorch_core::Result;
 use burtorch_core::memory::{list_for, refused};
 
-const WHAT: &str = "what is known of nodes";
+const WHAT: &str = "data of nodes";
 
 /// See the module.
 pub struct ByNode<T> {

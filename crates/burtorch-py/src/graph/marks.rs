@@ -33,7 +33,7 @@ impl Drop for PyMark {
 impl PyMark {
     /// Raises TypeError: a mark is a position in one graph of this process.
     fn __reduce__(&self) -> PyResult<()> {
-        Err(PyTypeError::new_err("a Mark cannot be pickled or copied; it is a place in one graph of this process"))
+        Err(PyTypeError::new_err("a Mark cannot be pickled or copied; it is a position in one graph of this process"))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -84,7 +84,7 @@ fn call_in_branches<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let (n, threads) = (items.len(), threads.positive("threads")?);
     if branches.len() != n {
-        let message = format!("as many branches as items are needed, found {} and {n}", branches.len());
+        let message = format!("the numbers of branches and items must be equal, found {} and {n}", branches.len());
         return Err(PyValueError::new_err(message));
     }
     let results = PyList::new(py, (0..n).map(|_| py.None()))?;

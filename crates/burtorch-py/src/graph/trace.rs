@@ -59,8 +59,7 @@ pub fn refusal(py: Python<'_>, trace: &Trace) -> PyErr {
         return not_in_a_trace(py, "this");
     }
     let name = &trace.function;
-    let message =
-        format!("this Value was kept from the trace of {name}, which is over; return what is needed from the function");
+    let message = format!("this Value was kept from the trace of {name}, which is over; return it from the function");
     error_here(py, &message)
 }
 

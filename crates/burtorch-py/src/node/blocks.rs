@@ -71,7 +71,7 @@ impl PyTokenIds {
         if let Ok(slice) = index.cast::<pyo3::types::PySlice>() {
             let at = slice.indices(n)?;
             if at.step != 1 || at.start >= at.stop {
-                return Err(PyValueError::new_err("a slice of TokenIds has step 1 and is not empty"));
+                return Err(PyValueError::new_err("a slice of TokenIds must have step 1 and not be empty"));
             }
             return Ok(self.part(at.start as usize..at.stop as usize));
         }

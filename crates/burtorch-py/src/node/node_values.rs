@@ -102,14 +102,14 @@ impl NodeValues {
         if let Ok(slice) = index.cast::<PySlice>() {
             let at = slice.indices(n as isize)?;
             if at.step != 1 {
-                return Err(PyValueError::new_err("values are cut in steps of 1; use numpy.asarray(part)[::k]"));
+                return Err(PyValueError::new_err("a slice of values must have step 1; use numpy.asarray(part)[::k]"));
             }
             let start = NodeId::from_index(at.start.max(0) as u32);
             return Ok((Range::new(start, at.slicelength as u32), true));
         }
         let k: isize = index
             .extract()
-            .map_err(|error| instead(py, error, PyTypeError::new_err("indices of nodes are integers or slices")))?;
+            .map_err(|error| instead(py, error, PyTypeError::new_err("node indices must be integers or slices")))?;
         match usize::try_from(if k < 0 { k + n as isize } else { k }) {
             Ok(k) if k < n => Ok((Range::new(NodeId::from_index(k as u32), 1), false)),
             _ => Err(PyIndexError::new_err(format!("node {k} of a graph of {n}"))),

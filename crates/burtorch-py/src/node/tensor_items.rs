@@ -30,7 +30,7 @@ impl PyTensor {
                 (at.step == 1).then(|| this.tensor().rows(at.start as usize, at.start as usize + at.slicelength));
             return match rows.flatten() {
                 Some(tensor) => part(tensor),
-                None => Err(PyIndexError::new_err("a slice of a Tensor has step 1 and at least one row")),
+                None => Err(PyIndexError::new_err("a slice of a Tensor must have step 1 and at least one row")),
             };
         }
         let k: isize = index.extract().map_err(|error| {

@@ -42,7 +42,7 @@ impl Callable {
         let indices = of_integers(py, &[indices.len()], &indices)?;
         let found = self.function.bind(py).call1((x, indices))?;
         let (value, found) = found.extract::<(f64, Bound<'_, PyAny>)>().map_err(|error| {
-            let wrong = "a function of a FiniteSum returns a pair of a value and a gradient";
+            let wrong = "the function of a FiniteSum must return a value and a gradient";
             crate::convert::errors::instead(py, error, PyTypeError::new_err(wrong))
         })?;
         gradient.clear();

@@ -71,7 +71,7 @@ impl<'py> Options<'_, 'py> {
 
     fn count(&self, name: &str) -> PyResult<u64> {
         self.get(name)?.map_or(Ok(1), |value| {
-            let wrong = |_| PyValueError::new_err(format!("{name} must be a whole number from 0 to 2**64 - 1"));
+            let wrong = |_| PyValueError::new_err(format!("{name} must be an integer from 0 to 2**64 - 1"));
             value.extract().map_err(wrong)
         })
     }

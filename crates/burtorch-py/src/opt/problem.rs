@@ -357,7 +357,7 @@ impl PyFiniteSum {
     pub fn threads(&self, threads: Option<Count>) -> PyResult<usize> {
         let threads = threads.map_or(Ok(1), |n| n.positive("threads"))?;
         if threads > 1 && self.is_callable() {
-            return Err(PyValueError::new_err("threads must be 1 for a function of Python, which holds its lock"));
+            return Err(PyValueError::new_err("threads must be 1 for a Python function, which holds the GIL"));
         }
         Ok(threads)
     }

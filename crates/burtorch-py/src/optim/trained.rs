@@ -80,7 +80,7 @@ impl Trained {
                     (Op::Leaf, Some(x), Some(g)) => Ok((x, g)),
                     (Op::Leaf, ..) => Err(PyTypeError::new_err("an optimiser takes Values that hold one float each")),
                     _ => Err(PyValueError::new_err(format!(
-                        "an optimiser moves leaves, found the result of {}",
+                        "an optimiser updates leaves, found the result of {}",
                         op.name()
                     ))),
                 }

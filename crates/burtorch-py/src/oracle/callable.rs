@@ -333,7 +333,7 @@ impl CallableEngine {
         let WantUntil { wanted, at, mut out, until, n } = want;
         if until.probability.is_some() {
             return Err(PyValueError::new_err(
-                "reweight is for the models of burtorch.nn: of a callable's batch all samples finish, or none",
+                "reweight is for the models of burtorch.nn: the samples of a callable's batch finish all or none",
             ));
         }
         self.in_params(py, |params| match (wanted, &out) {

@@ -206,14 +206,14 @@ impl PyOracle {
         let is_plain = stop.is_none() && on_stop == OnStop::Raise && wanted.is_none();
         if let Some(p) = random_backward {
             if !is_plain || compress.is_some() || client.is_some() || n_clients.is_some() {
-                return Err(PyValueError::new_err("random_backward goes with at, out and draw only"));
+                return Err(PyValueError::new_err("random_backward can be combined only with at, out and draw"));
             }
             return self.at_random(py, asked, (p, draw));
         }
         let Some(compressor) = compress else {
             if draw.is_some() || client.is_some() || n_clients.is_some() {
                 return Err(PyValueError::new_err(
-                    "draw, client and n_clients are for compress=, a compressor; draw for random_backward=, too",
+                    "draw, client and n_clients need compress=, a compressor; draw may also go with random_backward=",
                 ));
             }
             return match stop {
@@ -223,8 +223,7 @@ impl PyOracle {
             };
         };
         if !is_plain || out.is_some() {
-            let message =
-                "compress goes with at, draw, client and n_clients only; a compressor chooses what is wanted itself";
+            let message = "compress can be combined only with at, draw, client and n_clients; a compressor chooses the coordinates itself";
             return Err(PyValueError::new_err(message));
         }
         self.compressed(py, asked, compressor.get(), (draw, client, n_clients))
@@ -293,7 +292,7 @@ impl PyOracle {
         on_thread: bool,
     ) -> PyResult<f64> {
         if out.is_some() && !keep {
-            return Err(PyValueError::new_err("out is for keep=True; without, the gradient is left nowhere"));
+            return Err(PyValueError::new_err("out needs keep=True; otherwise the gradient is not stored"));
         }
         let asked = Asked { batch: (contexts, targets), at, out, wanted: None };
         self.streamed(py, asked, emit, (keep, on_thread))
@@ -599,7 +598,7 @@ fn check_callable(loss: Option<Loss>, threads: usize) -> PyResult<()> {
     }
     if threads != 1 {
         return Err(PyValueError::new_err(
-            "threads must be 1 for a callable, which holds the interpreter's lock; give a model of burtorch.nn",
+            "threads must be 1 for a callable, which holds the GIL; use a model of burtorch.nn",
         ));
     }
     Ok(())

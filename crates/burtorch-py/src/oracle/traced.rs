@@ -218,7 +218,7 @@ impl CallableEngine {
             }
             let is_number = matches!(&path.program.output_types()[..], [ty] if ty.dims.rank() == rank);
             let losses = found::<f64>(path).or_else(|| found::<f32>(path)).filter(|_| is_number);
-            losses.ok_or_else(|| derived(py, "TraceError", "the callable returns no number".into()))
+            losses.ok_or_else(|| derived(py, "TraceError", "the callable must return a number".into()))
         })
     }
 }

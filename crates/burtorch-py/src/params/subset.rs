@@ -61,7 +61,7 @@ impl PySubset {
         match read {
             [only] => Self::of(only, what),
             _ => Err(PyValueError::new_err(format!(
-                "the graph reads {} Parameters; give a Subset, which names its own, from Parameters.subset",
+                "the graph reads {} Parameters; use a Subset of one of them, from Parameters.subset",
                 read.len()
             ))),
         }
@@ -71,7 +71,7 @@ impl PySubset {
         if self.params.is(params) {
             return Ok(());
         }
-        Err(PyValueError::new_err("the subset is of other Parameters; prepare one of these"))
+        Err(PyValueError::new_err("the subset belongs to other Parameters; prepare one of these"))
     }
 
     /// The set named by an argument: a prepared one, or one read by [`ranges_of`].

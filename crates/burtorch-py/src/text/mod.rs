@@ -185,7 +185,7 @@ impl PyWordContexts {
         read: impl FnOnce(&mut text::WordContexts, &mut [u32], &mut [u32]) -> burtorch_core::Result<()>,
     ) -> PyResult<Places> {
         if n == 0 {
-            return Err(PyValueError::new_err("a batch holds at least one place"));
+            return Err(PyValueError::new_err("a batch needs at least one position"));
         }
         let n_symbols = n.saturating_mul(self.context);
         let (mut x, mut y) = (zeros(n_symbols)?, zeros(n)?);
@@ -207,7 +207,7 @@ fn length(start: usize, stop: usize, have: usize) -> PyResult<usize> {
     if start < stop && stop <= have {
         return Ok(stop - start);
     }
-    Err(PyValueError::new_err(format!("places must satisfy start < stop <= {have}, found {start} and {stop}")))
+    Err(PyValueError::new_err(format!("positions must satisfy start < stop <= {have}, found {start} and {stop}")))
 }
 
 /// Sample words from a character model, symbol by symbol until the end mark, at most 100 characters.

@@ -155,7 +155,7 @@ impl PyTextWindows {
         read: impl FnOnce(&mut TextWindows, &mut [u32], &mut [u32]) -> burtorch_core::Result<()>,
     ) -> PyResult<(TokenIdArray, TokenIdArray)> {
         if n == 0 {
-            return Err(PyValueError::new_err("a batch holds at least one window"));
+            return Err(PyValueError::new_err("a batch needs at least one window"));
         }
         let len = n.saturating_mul(self.context);
         let (mut x, mut y) = (zeros(len)?, zeros(len)?);

@@ -119,7 +119,7 @@ pub fn statics<'py>(call: &Call<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         for (name, value) in &call.named {
             if let Err(error) = value.hash() {
                 let message =
-                    format!("the static argument {name} must be hashable, as every value of it is traced apart");
+                    format!("the static argument {name} must be hashable, because each value is traced separately");
                 let refusal = keywords::check(call).err().unwrap_or_else(|| PyTypeError::new_err(message));
                 return Err(instead(call.py(), error, refusal));
             }

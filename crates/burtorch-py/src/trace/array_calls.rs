@@ -233,7 +233,7 @@ fn run<T>(call: &Call<'_>, arguments: &Arguments<'_>, take_from: Taken<'_, T>) -
     match run_paths(call, given, take_from)? {
         Some(results) => Ok(results),
         None => {
-            let message = "the function answers differently each time it runs at the same numbers; it must not depend on \
+            let message = "the function gives different results at the same numbers; it must depend only on \
                            anything but its arguments";
             Err(derived(py, "TraceError", message.into()))
         }

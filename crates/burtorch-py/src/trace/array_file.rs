@@ -48,7 +48,8 @@ fn write_nest(py: Python<'_>, nest: &Nest, numbers: &mut Vec<u64>, keys: &mut Ve
         Nest::None => 1,
         Nest::Sequence { class: Some(class), .. } => {
             let name = class.bind(py).str()?;
-            let message = format!("a file holds no classes, such as {name} of a named tuple; use tuples or dicts");
+            let message =
+                format!("a file cannot contain classes, such as {name} of a named tuple; use tuples or dicts");
             return Err(PyTypeError::new_err(message));
         }
         Nest::Sequence { is_tuple: false, .. } => 2,
@@ -57,7 +58,7 @@ fn write_nest(py: Python<'_>, nest: &Nest, numbers: &mut Vec<u64>, keys: &mut Ve
             for key in own {
                 let key = key.bind(py).to_string();
                 if key.contains('\n') {
-                    return Err(PyTypeError::new_err("keys of dicts that hold line ends cannot be saved"));
+                    return Err(PyTypeError::new_err("dict keys with line breaks cannot be saved"));
                 }
                 keys.push(key);
             }

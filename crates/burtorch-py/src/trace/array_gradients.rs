@@ -29,7 +29,7 @@ pub fn by_some<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     if current(py).is_some() || innermost_of(py, &call.positional).is_some() {
-        return Err(PyTypeError::new_err("wanted= is for calls with numbers; for Arrays choose by argnums"));
+        return Err(PyTypeError::new_err("wanted= is for calls with numbers; for Arrays use argnums"));
     }
     let mut lens = Vec::with_capacity(call.positional.len());
     for argument in &call.positional {
@@ -76,7 +76,7 @@ fn n_numbers(leaf: &Bound<'_, PyAny>, method: &str) -> PyResult<usize> {
         return Ok(array.len());
     }
     let found = leaf.get_type().name()?;
-    Err(PyTypeError::new_err(format!("wanted of {method}() is for numbers and arrays; choose {found} by argnums")))
+    Err(PyTypeError::new_err(format!("wanted of {method}() is for numbers and arrays; select {found} by argnums")))
 }
 
 /// The numbers at these places of a gradient of `n` numbers.
@@ -97,7 +97,7 @@ fn picked<'py>(gradient: &Bound<'py, PyAny>, places: &[usize], n: usize) -> PyRe
         }
     }
     if !places.is_empty() && numbers.len() != n {
-        return Err(PyTypeError::new_err("some numbers of these arguments have no gradient; choose by argnums"));
+        return Err(PyTypeError::new_err("some numbers of these arguments have no gradient; use argnums"));
     }
     let some: Vec<f64> = places.iter().map(|&place| numbers[place]).collect();
     filled(gradient.py(), &[some.len()], if is_single { Kind::F32 } else { Kind::F64 }, &some)

@@ -251,9 +251,9 @@ impl ArrayPath {
             return Some("it reads other numbers".into());
         }
         if before != after {
-            return Some(format!("it takes {after} operations and not {before}"));
+            return Some(format!("it has {after} operations instead of {before}"));
         }
         let is_same = self.program.is_same(&now.program) && self.answers == now.answers;
-        (!is_same).then(|| "its operations or its constants are others".into())
+        (!is_same).then(|| "its operations or its constants differ".into())
     }
 }

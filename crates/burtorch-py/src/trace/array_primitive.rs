@@ -82,7 +82,7 @@ pub fn call<'py>(primitive: &Bound<'py, PyPrimitive>, args: &Bound<'py, PyTuple>
 
 fn uses_others(py: Python<'_>, name: &str) -> PyErr {
     let message = format!(
-        "the primitive {name} uses an Array or Parameters from around it, for which its rules have no place; pass it as an argument"
+        "the primitive {name} captures an Array or Parameters, which its rules cannot differentiate; pass it as an argument"
     );
     derived(py, "TraceError", message)
 }
@@ -250,14 +250,17 @@ impl TracedRules {
             return Err(PyValueError::new_err(message));
         }
         if found.element != ty.element {
-            let message = format!("the derivative of {name} returned no floats for {part}, which holds floats");
+            let message = format!("the derivative of {name} returned no floats for {part}, which contains floats");
             return Err(PyTypeError::new_err(message));
         }
         array.get().value(py)
     }
 
     fn other_containers(&self, part: For) -> PyErr {
-        PyValueError::new_err(format!("the derivative of {} returned other containers than those of {part}", self.name))
+        PyValueError::new_err(format!(
+            "the derivative of {} returned containers that differ from those of {part}",
+            self.name
+        ))
     }
 
     fn reverse_of(&self, rule: &Bound<'_, PyAny>) -> PyResult<ArrayProgram> {
@@ -313,7 +316,7 @@ impl TracedRules {
             return Ok(known.clone());
         }
         let found = Python::attach(|py| {
-            let gone = || PyReferenceError::new_err(format!("the primitive {} is gone", self.name));
+            let gone = || PyReferenceError::new_err(format!("the primitive {} no longer exists", self.name));
             let primitive = self.primitive.bind(py).upgrade_as::<PyPrimitive>()?.ok_or_else(gone)?;
             let mut rules = primitive.get().rules(py);
             if rules.iter().all(Option::is_none) {

@@ -80,8 +80,8 @@ pub fn say_unwatched(call: &Call<'_>, unwatched: &[Unwatched]) -> PyResult<()> {
     })?;
     for found in news {
         let message = format!(
-            "{name} {}: a replay repeats what it found when it was traced; pass it as an argument, make it a bt.parameter, or \
-             call forget() when it has changed",
+            "{name} {}: a replay uses the value found at the trace; pass it as an argument, make it a bt.parameter, or \
+             call forget() after a change",
             found.text
         );
         warning(call.py(), "StaleRiskWarning", message)?;
@@ -159,7 +159,7 @@ pub fn compared<P>(
     })?);
     add(traced, took)?;
     let message = format!(
-        "{name} was traced with values that have changed: {what}; results since call {} may have been wrong, and it has been traced \
+        "{name} was traced with values that have changed: {what}; results since call {} may be wrong, and it has been traced \
          again. Pass them as arguments, or make each a bt.parameter",
         since + 1
     );
@@ -174,7 +174,7 @@ fn difference(before: &Path, now: &Path) -> Option<String> {
         return Some("it reads other parameters".into());
     }
     if format!("{:?}", before.results) != format!("{:?}", now.results) && before.results.len() != now.results.len() {
-        return Some(format!("it returns {} numbers and not {}", now.results.len(), before.results.len()));
+        return Some(format!("it returns {} numbers instead of {}", now.results.len(), before.results.len()));
     }
     of_programs(&before.program, &now.program)
 }
@@ -182,10 +182,10 @@ fn difference(before: &Path, now: &Path) -> Option<String> {
 fn of_programs(before: &Program, now: &Program) -> Option<String> {
     let ((_, a), (_, b)) = (before.clone().into_parts(), now.clone().into_parts());
     if a.nodes.len() != b.nodes.len() {
-        return Some(format!("it takes {} operations and not {}", b.nodes.len(), a.nodes.len()));
+        return Some(format!("it has {} operations instead of {}", b.nodes.len(), a.nodes.len()));
     }
     if let Some((x, y)) = a.constants.iter().zip(&b.constants).find(|(x, y)| x.to_bits() != y.to_bits()) {
-        return Some(format!("a constant is {y:?} and not {x:?}"));
+        return Some(format!("a constant is {y:?} instead of {x:?}"));
     }
     let is_same = a.constants.len() == b.constants.len()
         && a.nodes == b.nodes
@@ -193,7 +193,7 @@ fn of_programs(before: &Program, now: &Program) -> Option<String> {
         && a.outputs == b.outputs
         && a.guards == b.guards
         && a.calls == b.calls;
-    (!is_same).then(|| "its operations are others".into())
+    (!is_same).then(|| "its operations differ".into())
 }
 
 /// What can be traced again: for each path the arguments it was traced at.
@@ -240,9 +240,8 @@ pub fn audit<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
         state.audit.is_refused.then(|| (state.name.clone(), of.map(|found| found.text.clone())))
     })?;
     if let Some((name, why)) = refused {
-        let why = why.unwrap_or_else(|| "writes, or changes what it reads".into());
-        let message =
-            format!("{name} cannot be audited, as running it again may change more than its result: it {why}");
+        let why = why.unwrap_or_else(|| "writes, or changes its own inputs".into());
+        let message = format!("{name} cannot be audited, because running it again may have side effects: it {why}");
         return Err(derived(py, "TraceError", message));
     }
     let is_right = refresh(&call, &recorded_at(&call, false)?)?;

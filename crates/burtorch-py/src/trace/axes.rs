@@ -66,7 +66,7 @@ fn spread(spec: &Bound<'_, PyAny>, nest: &Nest, what: &str, axes: &mut Vec<Optio
         }
         None => {
             let found = spec.get_type().name()?;
-            Err(PyTypeError::new_err(format!("{what} is an axis, None, or containers of them, found {found}")))
+            Err(PyTypeError::new_err(format!("{what} must be an axis, None, or containers of them, found {found}")))
         }
     }
 }

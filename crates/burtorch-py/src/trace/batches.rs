@@ -100,7 +100,7 @@ impl Batches {
             if is_watched(&call)? {
                 return take(path);
             }
-            Err(derived(py, "TraceError", "the function reads what cannot be watched".into()))
+            Err(derived(py, "TraceError", "the function reads a source that cannot be watched".into()))
         })
     }
 }

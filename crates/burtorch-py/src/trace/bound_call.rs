@@ -102,8 +102,7 @@ impl PyBound {
 /// A contiguous array of float64.
 fn flat(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Array> {
     let array = Array::of(object).filter(|a| a.kind == Kind::F64 && a.shape().len() <= 1);
-    let array =
-        array.ok_or_else(|| PyTypeError::new_err(format!("{what} must be an array of float64 in one dimension")))?;
+    let array = array.ok_or_else(|| PyTypeError::new_err(format!("{what} must be a one-dimensional float64 array")))?;
     let is_contiguous = array.strides().first().is_none_or(|&s| s == 8) || array.len() < 2;
     if !is_contiguous || !(array.start() as usize).is_multiple_of(8) || array.len() == 0 {
         return Err(PyValueError::new_err(format!("{what} must be contiguous, aligned and not empty")));

@@ -266,7 +266,7 @@ fn with_right_path<T>(
     let is_right = is_there && select()?;
     // An audit that finds a difference puts what it traced in place of all that was there.
     if is_right && audit::is_due(call)? && !audit::at_call(call, arguments)? && !select()? {
-        return Err(derived(py, "TraceError", "the function answers differently each time it runs".into()));
+        return Err(derived(py, "TraceError", "the function gives different results each time it runs".into()));
     }
     if !is_right {
         record_at(call, arguments, !is_there)?;
@@ -274,7 +274,7 @@ fn with_right_path<T>(
             return Err(derived(
                 py,
                 "TraceError",
-                "the function answers differently each time it runs at the same numbers; it must not depend on \
+                "the function gives different results at the same numbers; it must depend only on \
                  anything but its arguments"
                     .into(),
             ));

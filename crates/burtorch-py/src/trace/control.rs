@@ -169,7 +169,7 @@ impl Transform {
     fn check_carry(&self, py: Python<'_>, given: (&Nest, &[Type]), found: (&Nest, &[Type])) -> PyResult<()> {
         if !found.0.same(py, given.0) {
             let message = format!(
-                "{} needs a body that returns the carry in the structure in which it is given, with the same lists, tuples and \
+                "{} needs a body that returns the carry with its structure unchanged: the same lists, tuples and \
                  dicts",
                 self.text(py)
             );
@@ -221,8 +221,7 @@ impl Transform {
         let (carry, stacked) = match (&child.nest, child.nest.items()) {
             (Nest::Sequence { is_tuple: true, .. }, [carry, stacked]) => (carry, stacked),
             _ => {
-                let message =
-                    format!("{} needs a body that returns a tuple (carry, result of the step)", self.text(py));
+                let message = format!("{} needs a body that returns a tuple (carry, step result)", self.text(py));
                 return Err(derived(py, "TraceError", message));
             }
         };

@@ -60,14 +60,14 @@ fn ready<T>(place: &mut Option<T>, make: impl FnOnce() -> burtorch_core::Result<
 fn with_direction<'py>(call: &Call<'py>, method: &str) -> PyResult<Option<(Arguments<'py>, Vec<f64>)>> {
     let n = call.positional.len();
     if n == 0 || !n.is_multiple_of(2) {
-        let message = format!("{method}() takes the arguments and then as many directions, found {n} in all");
+        let message = format!("{method}() takes the arguments followed by as many directions, found {n} in total");
         return Err(PyTypeError::new_err(message));
     }
     let Some(arguments) = Arguments::unless_arrays(call, &call.positional[..n / 2], method)? else { return Ok(None) };
     let Some(direction) = Arguments::unless_arrays(call, &call.positional[n / 2..], method)? else { return Ok(None) };
     if let Some(place) = arguments.tree.differs(call.py(), &direction.tree) {
         let message = format!(
-            "{method}() takes a direction of the structure of the arguments, {}, found {}, which differs at argument {place}",
+            "{method}() takes a direction with the structure of the arguments, {}, found {}, which differs at argument {place}",
             arguments.tree.text(call.py()),
             direction.tree.text(call.py())
         );
@@ -106,7 +106,7 @@ pub fn jvp<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 pub fn vjp<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let Some(weights) = call.positional.pop() else {
-        return Err(PyTypeError::new_err("vjp() takes the arguments and then weights in the shape of the result"));
+        return Err(PyTypeError::new_err("vjp() takes the arguments followed by weights with the shape of the result"));
     };
     let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, "vjp")? else {
         call.positional.push(weights);
@@ -115,7 +115,7 @@ pub fn vjp<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let mut seeds = Vec::new();
     let found = Tree::of(&weights, &mut seeds, 0).map_err(|wrong| wrong.into_python(py, "the weights of vjp()"))?;
     let GivenArguments::Numbers(_) = found else {
-        return Err(PyTypeError::new_err("the weights of vjp() are numbers"));
+        return Err(PyTypeError::new_err("the weights of vjp() must be numbers"));
     };
     let found = with_program(&call, &arguments, |path| {
         let n = path.program.outputs().len();

@@ -126,7 +126,7 @@ fn to_bytes(call: &Call<'_>) -> PyResult<Vec<u8>> {
     }
     let (numbers, keys, paths) = parts.unwrap_or_default();
     if keys.iter().any(|key| key.contains('\n')) {
-        return Err(PyTypeError::new_err("keys of arguments that hold line ends cannot be saved"));
+        return Err(PyTypeError::new_err("argument keys with line breaks cannot be saved"));
     }
     let write = || {
         let dtype = paths.first().map(|(program, _)| program.dtype());

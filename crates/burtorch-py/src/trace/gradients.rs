@@ -123,7 +123,9 @@ impl<'py> Chosen<'py> {
     fn of(call: &mut Call<'py>) -> PyResult<Self> {
         let (argnums, wanted) = (call.take("argnums"), call.take("wanted").filter(|wanted| !wanted.is_none()));
         if wanted.is_some() && argnums.as_ref().is_some_and(|argnums| !argnums.is_none()) {
-            return Err(PyValueError::new_err("argnums chooses arguments, wanted numbers of all of them; give one"));
+            return Err(PyValueError::new_err(
+                "argnums selects arguments, wanted selects numbers; pass only one of them",
+            ));
         }
         Ok(Chosen { by: Argnums::of(argnums.filter(|which| !which.is_none()).as_ref())?, wanted })
     }

@@ -64,7 +64,7 @@ fn steps(x: Option<&Bound<'_, PyAny>>, name: &str, least: usize) -> PyResult<Opt
     let Some(x) = x else { return Ok(None) };
     match if_any(x.py(), x.extract::<usize>())? {
         Some(n) if n >= least => Ok(Some(n)),
-        _ => Err(PyValueError::new_err(format!("{name} a whole number of at least {least}"))),
+        _ => Err(PyValueError::new_err(format!("{name} an integer of at least {least}"))),
     }
 }
 
@@ -179,7 +179,7 @@ fn fori_loop<'py>(
         None => {
             let found =
                 if x.is_instance_of::<PyInt>() { "a larger one".into() } else { x.get_type().name()?.to_string() };
-            let message = format!("fori_loop() goes from a whole number of 64 bits to another one, found {found}");
+            let message = format!("the bounds of fori_loop() must be 64-bit integers, found {found}");
             Err(PyTypeError::new_err(message))
         }
     };

@@ -182,7 +182,7 @@ impl<'py> Batched<'py> {
                 return Err(derived(
                     py,
                     "TraceError",
-                    "the function answers differently each time it runs at the same numbers".into(),
+                    "the function gives different results at the same numbers".into(),
                 ));
             }
             left = Some(next);
@@ -308,7 +308,9 @@ fn values_and_gradients<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>>
         Some(out) => {
             let pair = out.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>();
             let (values, gradients) = pair.map_err(|_| {
-                PyTypeError::new_err("out of map_value_and_grad() is a pair: an array for values, arrays for gradients")
+                PyTypeError::new_err(
+                    "out of map_value_and_grad() must be a pair: an array for values, arrays for gradients",
+                )
             })?;
             (Some(values), Some(gradients))
         }

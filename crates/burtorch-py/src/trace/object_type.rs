@@ -49,7 +49,7 @@ fn options(named: &mut Call<'_>) -> PyResult<Options> {
         None | Some("float64") => burtorch_core::DType::Float64,
         Some("float32") => burtorch_core::DType::Float32,
         Some(other) => {
-            let message = format!("dtype of a function is \"float64\" or \"float32\", found {other:?}");
+            let message = format!("dtype of a function must be \"float64\" or \"float32\", found {other:?}");
             return Err(PyValueError::new_err(message));
         }
     };
@@ -57,14 +57,14 @@ fn options(named: &mut Call<'_>) -> PyResult<Options> {
         None | Some("exact") => false,
         Some("fast") => true,
         Some(other) => {
-            return Err(PyValueError::new_err(format!("optimize is \"exact\" or \"fast\", found {other:?}")));
+            return Err(PyValueError::new_err(format!("optimize must be \"exact\" or \"fast\", found {other:?}")));
         }
     };
     let mut at_least_one = |name: &str, default: usize| -> PyResult<usize> {
         let Some(x) = named.take(name) else { return Ok(default) };
         match if_any(x.py(), x.extract::<usize>())? {
             Some(n) if n > 0 => Ok(n),
-            _ => Err(PyValueError::new_err(format!("{name} is a whole number of at least 1"))),
+            _ => Err(PyValueError::new_err(format!("{name} must be an integer of at least 1"))),
         }
     };
     let max_paths = at_least_one("max_paths", Options::default().max_paths)?;

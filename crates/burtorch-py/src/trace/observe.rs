@@ -89,7 +89,7 @@ pub fn observed<T>(py: Python<'_>, search: &mut Search, f: impl FnOnce() -> T) -
     let result = catch_unwind(AssertUnwindSafe(|| {
         before = if is_first { install(py) } else { Ok(None) };
         if before.is_err() {
-            let text = "runs under a profiler that lets no other see it, so nothing that it calls is watched";
+            let text = "runs under a profiler that hides it from other profilers, so its calls are not watched";
             // SAFETY: the caller's, which nothing else uses meanwhile.
             unsafe { (*observer.search).note(Kind::Hidden, text.into()) };
         }

@@ -77,8 +77,7 @@ impl<'py> Out<'py> {
             return Ok(());
         }
         let (n, m) = (results.len(), self.nest.len());
-        let message =
-            format!("out must have the containers of the result, with an array for each of its {n}, found {m}");
+        let message = format!("out must have the containers of the result, with {n} arrays, found {m}");
         Err(PyValueError::new_err(message))
     }
 
@@ -124,7 +123,7 @@ impl<'py> Out<'py> {
             }
             if !path.is_float(first + k) {
                 let place = self.nest.place(py, k);
-                return Err(PyTypeError::new_err(format!("out{place} is for a result that is no array of floats")));
+                return Err(PyTypeError::new_err(format!("out{place} is for a result that is not an array of floats")));
             }
         }
         for (k, array) in self.arrays.iter().enumerate() {
@@ -156,7 +155,7 @@ pub fn call_into<'py>(
     let Some(out) = out else { return call_derived(call, name, argnums) };
     super::keywords::check(call)?;
     if current(py).is_some() || innermost_of(py, &call.positional).is_some() {
-        return Err(PyTypeError::new_err("out= is for calls with numbers: Arrays do not change"));
+        return Err(PyTypeError::new_err("out= is for calls with numbers: Arrays are immutable"));
     }
     let made = Call {
         positional: call.positional.clone(),
@@ -171,13 +170,13 @@ pub fn refuse_overlap(py: Python<'_>, objects: &[&Bound<'_, PyAny>], arrays: &[&
     for (k, (a, x)) in arrays.iter().zip(objects).enumerate() {
         let mut steps = a.shape().iter().zip(a.strides());
         if a.len() > 1 && steps.any(|(&n, &stride)| n > 1 && stride == 0) {
-            return Err(PyValueError::new_err("out has several entries at one place; give an array of its own memory"));
+            return Err(PyValueError::new_err("several entries of out share memory; use an array without overlaps"));
         }
         for (b, y) in arrays.iter().zip(objects).skip(k + 1) {
             // Interleaved arrays do not overlap: NumPy tells them exactly.
             let share = || py.import("numpy")?.call_method1("shares_memory", (as_array(x)?, as_array(y)?))?.is_truthy();
             if a.may_overlap(b) && share()? {
-                return Err(PyValueError::new_err("two arrays of out overlap; give each memory of its own"));
+                return Err(PyValueError::new_err("two arrays of out overlap; use separate memory"));
             }
         }
     }

@@ -244,7 +244,7 @@ fn append<'py>(
         match &mut cell.graph {
             AnyGraph::F32(g) => append_evaluated(call, g, &nodes, (y, &partials), calls.take()).or_raise(py),
             AnyGraph::F64(g) => append_evaluated(call, g, &nodes, (y, &partials), calls.take()).or_raise(py),
-            _ => Err(PyTypeError::new_err("primitives need a graph of float64 or float32")),
+            _ => Err(PyTypeError::new_err("primitives need a float64 or float32 graph")),
         }
     })?;
     node.made(|node| wrap(&owner, node))
@@ -261,7 +261,7 @@ fn read(owner: &Bound<'_, PyGraph>, operand: &Operand, to: &mut Vec<f64>) -> PyR
                 to.push(match &cell.graph {
                     AnyGraph::F32(g) => f64::from(g.value(node).or_raise(py)?),
                     AnyGraph::F64(g) => g.value(node).or_raise(py)?,
-                    _ => return Err(PyTypeError::new_err("primitives need a graph of float64 or float32")),
+                    _ => return Err(PyTypeError::new_err("primitives need a float64 or float32 graph")),
                 });
             }
             Ok(())
@@ -281,7 +281,7 @@ struct PythonCall {
 impl PythonCall {
     fn primitive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyPrimitive>> {
         let primitive = self.primitive.bind(py).upgrade_as::<PyPrimitive>()?;
-        primitive.ok_or_else(|| PyReferenceError::new_err(format!("the primitive {} is gone", self.name)))
+        primitive.ok_or_else(|| PyReferenceError::new_err(format!("the primitive {} no longer exists", self.name)))
     }
 
     /// Numbers in the shape of the arguments.
@@ -301,7 +301,7 @@ impl PythonCall {
     fn number(&self, result: &Bound<'_, PyAny>, what: &str) -> PyResult<f64> {
         number_of(result)?.ok_or_else(|| {
             let found = type_name(result);
-            PyTypeError::new_err(format!("{what} {} returns a real number, found {found}", self.name))
+            PyTypeError::new_err(format!("{what} {} must return a real number, found {found}", self.name))
         })
     }
 

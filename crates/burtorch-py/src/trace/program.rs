@@ -165,7 +165,7 @@ impl PyProgram {
 }
 
 fn not_of_arrays(what: &str) -> PyErr {
-    PyTypeError::new_err(format!("{what} is of programs of numbers; str(program) lists one of arrays"))
+    PyTypeError::new_err(format!("{what} is for programs of numbers; str(program) lists an array program"))
 }
 
 /// Adds the class to the module.

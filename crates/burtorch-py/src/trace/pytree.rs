@@ -396,14 +396,15 @@ impl Tree {
             return Ok(Tree::Array { shape, kind: Kind::F64, is_numpy: true });
         }
         let items: Vec<Bound<'_, PyAny>> = if depth > DEEPEST {
-            return Err(PyValueError::new_err("results of a traced function are nested too deep"));
+            return Err(PyValueError::new_err("results of a traced function are nested too deeply"));
         } else if let Ok(dict) = result.cast_exact::<PyDict>() {
             dict.values().iter().collect()
         } else if result.is_instance_of::<PyList>() || result.is_instance_of::<PyTuple>() {
             result.try_iter()?.collect::<PyResult<_>>()?
         } else {
             let found = result.get_type().name()?;
-            let message = format!("a traced function returns Values, or lists, tuples and dicts of them, not {found}");
+            let message =
+                format!("a traced function must return Values, or lists, tuples and dicts of them, found {found}");
             return Err(error_here(py, &message));
         };
         let parts = items.iter().map(|item| Tree::of_result(owner, item, nodes, as_numpy, depth + 1));

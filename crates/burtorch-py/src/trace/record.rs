@@ -174,7 +174,7 @@ fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
         return new;
     }
     if error.get_type(py).name().is_ok_and(|kind| kind == "GraphMismatchError") {
-        let message = format!("{text}; {name} may use its arguments and plain numbers only ({})", line_of(py, &error));
+        let message = format!("{text}; {name} may use only its arguments and plain numbers ({})", line_of(py, &error));
         let new = derived(py, "GraphMismatchError", message);
         new.set_cause(py, Some(error));
         return new;

@@ -155,7 +155,7 @@ impl Search {
             if self.seen.len() == MOST_OBJECTS + 1 {
                 self.note(
                     Kind::Hidden,
-                    format!("reads more than {MOST_OBJECTS} objects, of which a replay watches so many"),
+                    format!("reads more than {MOST_OBJECTS} objects, the most that a replay watches"),
                 );
             }
             return;

@@ -43,7 +43,7 @@ impl Argnums {
             return Ok(Argnums::One(k));
         }
         which.extract().map(Argnums::Many).map_err(|error| {
-            let message = "argnums is the number of an argument, or a sequence of such numbers";
+            let message = "argnums must be the number of an argument, or a sequence of such numbers";
             instead(which.py(), error, PyTypeError::new_err(message))
         })
     }
@@ -300,7 +300,7 @@ impl Transform {
                     Argnums::All => {}
                     _ => {
                         let message = format!(
-                            "{} is by arguments of floats, and argument {k} holds integers{}; leave it out of argnums=, or \
+                            "{} needs float arguments, but argument {k} contains integers{}; leave it out of argnums=, or \
                              pass floats",
                             self.text(py),
                             arguments.nests[k].place(py, leaf - arguments.leaves_of(k).start)
@@ -312,7 +312,7 @@ impl Transform {
         }
         if by.is_empty() {
             return Err(PyTypeError::new_err(format!(
-                "{} has no argument of floats: integers have no gradient; pass floats, such as x.astype(float)",
+                "{} has no float argument: integers have no gradient; pass floats, such as x.astype(float)",
                 self.text(py)
             )));
         }

@@ -100,8 +100,10 @@ impl Transform {
         self.need_number(py, child, &child.nest)?;
         let Some(trace) = present(py, &child.operands) else { return Err(not_in_a_trace(py, "this")) };
         if around_loops(&trace).is_some() {
-            let message =
-                format!("{} is not for bodies of loops, which take Parameters as arguments; use grad", self.text(py));
+            let message = format!(
+                "{} is not available in loop bodies, which take Parameters as arguments; use grad",
+                self.text(py)
+            );
             return Err(derived(py, "TraceError", message));
         }
         let sets = child.program.sets().into_iter().filter_map(|k| Some((k, trace.get().set_of(py, k as usize)?)));
@@ -147,7 +149,7 @@ impl Transform {
         for (ty, found) in types.iter().zip(found) {
             if ty.element == Element::Float && ty.dims != found.dims {
                 let message = format!(
-                    "{} takes {what} of the shapes of what they belong to, found {} for {}",
+                    "{} takes {what} with matching shapes, found {} for {}",
                     self.text(py),
                     found.dims,
                     ty.dims
@@ -167,13 +169,14 @@ impl Transform {
     ) -> PyResult<Bound<'py, PyAny>> {
         let n = positional.len();
         if n == 0 || !n.is_multiple_of(2) {
-            let message = format!("{}() takes the arguments and then as many directions, found {n} in all", self.name);
+            let message =
+                format!("{}() takes the arguments followed by as many directions, found {n} in total", self.name);
             return Err(PyTypeError::new_err(message));
         }
         let arguments = Arguments::of(py, self.name, &positional[..n / 2])?;
         let directions = Arguments::of(py, self.name, &positional[n / 2..])?;
         if !arguments.nests.iter().zip(&directions.nests).all(|(x, y)| x.same(py, y)) {
-            let message = format!("{} takes directions in the structure of the arguments", self.text(py));
+            let message = format!("{} takes directions with the structure of the arguments", self.text(py));
             return Err(derived(py, "TraceError", message));
         }
         self.check_alike(py, "directions", &arguments.types, &directions.types)?;
@@ -211,7 +214,9 @@ impl Transform {
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let Some((weights, positional)) = positional.split_last() else {
-            return Err(PyTypeError::new_err("vjp() takes the arguments and then weights in the shape of the result"));
+            return Err(PyTypeError::new_err(
+                "vjp() takes the arguments followed by weights with the shape of the result",
+            ));
         };
         let arguments = Arguments::of(py, self.name, positional)?;
         let weights = Arguments::of(py, self.name, std::slice::from_ref(weights))?;
@@ -221,7 +226,7 @@ impl Transform {
         let n = nest.len();
         let types = &child.program.output_types()[..n];
         if !nest.same(py, &weights.nests[0]) {
-            let message = format!("{} takes weights in the structure of the result", self.text(py));
+            let message = format!("{} takes weights with the structure of the result", self.text(py));
             return Err(derived(py, "TraceError", message));
         }
         self.check_alike(py, "weights", types, &weights.types)?;
@@ -270,11 +275,12 @@ impl Transform {
             to.push(match axis {
                 Some(axis) if (-rank..rank).contains(axis) => Some(axis.rem_euclid(rank) as usize),
                 Some(axis) => {
-                    let message = format!("out_axes {axis} is no axis of a result with {rank}");
+                    let message = format!("out_axes {axis} is not an axis of a result with {rank}");
                     return Err(PyValueError::new_err(message));
                 }
                 None if reads => {
-                    let message = "out_axes is None for a result that differs from row to row; give it an axis";
+                    let message =
+                        "out_axes must not be None for a result that differs from row to row; give it an axis";
                     return Err(PyValueError::new_err(message));
                 }
                 None => None,

@@ -45,10 +45,10 @@ impl Kind {
         Some(match self {
             Kind::Pure | Kind::Output | Kind::Abstract => return None,
             Kind::Hidden => format!("reads {name}, which a replay cannot watch"),
-            Kind::Files => format!("reads from outside the program by {name}"),
+            Kind::Files => format!("reads external data by {name}"),
             Kind::Random => format!("draws random numbers by {name}"),
             Kind::Clock => format!("reads the clock by {name}"),
-            Kind::Advanced => format!("reads {name}, which each run of the body advances"),
+            Kind::Advanced => format!("reads {name}, which every run of the body advances"),
         })
     }
 }

@@ -94,7 +94,7 @@ fn _plot_points_script(xs: Vec<f64>, ys: Vec<f64>) -> PyResult<String> {
 fn _points(start: f64, end: f64, n: usize) -> PyResult<Vec<f64>> {
     match n {
         0 => Err(PyValueError::new_err("a plot needs at least one point")),
-        n if n > 1 << 24 => Err(PyValueError::new_err(format!("{n} points are more than a plot can show"))),
+        n if n > 1 << 24 => Err(PyValueError::new_err(format!("{n} points are too many for a plot"))),
         n => Ok(scripts::points(start, end, n)),
     }
 }

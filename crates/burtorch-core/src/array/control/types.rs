@@ -21,7 +21,7 @@ fn equal(what: &'static str, found: &[Type], expected: &[Type]) -> Result<()> {
 
 fn closed(program: &ArrayProgram) -> Result<()> {
     if program.input_types().iter().any(|ty| ty.element == Element::Sparse) {
-        let expected = "one that takes arrays of numbers; multiply sparse rows outside of the loop or choice";
+        let expected = "one that takes arrays of numbers; multiply sparse rows outside the loop or branch";
         return Err(bad("body", expected.into(), "one that takes sparse rows".into()));
     }
     if program.params().is_empty() {

@@ -86,7 +86,7 @@ impl<S: BlockMath> BlockOp<S> for RmsNorm {
             return Err(Error::BadArgument { what: "the operands of rms_norm", expected, found });
         };
         if !(n >= 0.0 && n <= x.len() as f64 && n.fract() == 0.0) {
-            let expected = format!("a whole number up to {}", x.len());
+            let expected = format!("an integer up to {}", x.len());
             return Err(Error::BadArgument { what: "the number of tokens", expected, found: n.to_string() });
         }
         if !(eps.is_finite() && eps >= 0.0) {

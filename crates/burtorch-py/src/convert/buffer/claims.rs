@@ -58,7 +58,7 @@ impl Claim {
         if !all.is_free(&memory) {
             drop(all);
             let message = format!(
-                "another Graph or other Parameters work in the memory of {what}, or in part of it; give each memory of its own, \
+                "another Graph or other Parameters use the memory of {what}, or a part of it; use separate memory, \
                  or drop the other first"
             );
             return Err(derived(py, "BusyError", message));

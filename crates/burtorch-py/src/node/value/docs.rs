@@ -56,18 +56,18 @@ fn write_doc(text: &mut String, info: &OpInfo) -> std::fmt::Result {
     });
     if matches!(info.arity, Arity::Unary | Arity::Binary | Arity::Reduction) {
         text.push_str(if info.reads_output {
-            "    evaluate: True only, as the derivative reads the value.\n"
+            "    evaluate: only True, because the derivative reads the value.\n"
         } else {
-            "    evaluate: False appends a node without a value, for its gradient alone; it is computed when it is read.\n"
+            "    evaluate: False appends a node without a value, for its gradient only; the value is computed when it is read.\n"
         });
     }
     if info.arity == Arity::Reduction || info.folds.is_some() {
-        text.push_str("    axis, keepdims: of an Array or an array of numbers, as in NumPy.\n");
+        text.push_str("    axis, keepdims: for an Array or an array of numbers, as in NumPy.\n");
     }
     text.push_str(
-        "\nOf an Array the result is an Array, of plain numbers alone a number, of arrays of numbers an array.\n",
+        "\nFor an Array the result is an Array, for plain numbers a number, for arrays of numbers an array.\n",
     );
-    text.push_str("\nRaises:\n    TypeError: an operand is no Value, Vector, real number or array.\n");
+    text.push_str("\nRaises:\n    TypeError: an operand is not a Value, Vector, real number or array.\n");
     match info.arity {
         Arity::Reduction => text.push_str("    ValueError: there are no operands.\n"),
         Arity::Binary => text.push_str("    ValueError: lengths differ.\n"),

@@ -85,7 +85,10 @@ fn append<'py>(py: Python<'py>, op: Op, operands: &[Bound<'py, PyAny>]) -> PyRes
     // SAFETY: a living object under the GIL.
     let has_value = operands.iter().any(|x| unsafe { is_value(x.as_ptr()) });
     if operands.len() != n || !has_value {
-        let message = format!("{}(evaluate=False) takes {n} operands, Values or numbers, a Value at least", info.name);
+        let message = format!(
+            "{}(evaluate=False) takes {n} operands, Values or numbers, at least one of them a Value",
+            info.name
+        );
         return Err(PyTypeError::new_err(message));
     }
     let read = |x: &Bound<'py, PyAny>| Operand::read_all(x);
@@ -94,7 +97,7 @@ fn append<'py>(py: Python<'py>, op: Op, operands: &[Bound<'py, PyAny>]) -> PyRes
     let new = atomically(&owner, |cell| {
         let nodes = all_nodes(py, cell, &operands)?;
         if nodes.len() != n {
-            let message = format!("{}(evaluate=False) takes Values and numbers, no Vectors", info.name);
+            let message = format!("{}(evaluate=False) takes Values and numbers, not Vectors", info.name);
             return Err(PyTypeError::new_err(message));
         }
         let node = cell.graph.append_unevaluated(op, nodes[0], nodes.get(1).copied()).or_raise(py)?;

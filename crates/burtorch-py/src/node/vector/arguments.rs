@@ -30,7 +30,7 @@ pub fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
         match operand {
             Operand::Numbers(numbers) => all.extend(numbers),
             Operand::Value(_) | Operand::Vector(_) | Operand::Tensor(_) => {
-                let message = "expected real numbers, found a Value, Vector or Tensor; join those with concat()";
+                let message = "expected real numbers, found a Value, Vector or Tensor; join them with concat()";
                 return Err(PyTypeError::new_err(message));
             }
         }

@@ -144,7 +144,7 @@ impl PyVector {
     /// New leaves with these values.
     pub fn leaves(owner: &Bound<'_, PyGraph>, data: &[f64]) -> PyResult<Py<PyVector>> {
         if data.is_empty() {
-            return Err(PyValueError::new_err("a Vector holds at least one number"));
+            return Err(PyValueError::new_err("a Vector needs at least one number"));
         }
         let range = atomically(owner, |cell| cell.graph.leaves(data).or_raise(owner.py()))?;
         range.made(|range| Self::of_runs(owner, &[range]))
@@ -153,7 +153,7 @@ impl PyVector {
     /// New leaves of a graph whose numbers are wider than floats.
     pub fn special_leaves(owner: &Bound<'_, PyGraph>, data: &[AnyNumber]) -> PyResult<Py<PyVector>> {
         if data.is_empty() {
-            return Err(PyValueError::new_err("a Vector holds at least one number"));
+            return Err(PyValueError::new_err("a Vector needs at least one number"));
         }
         let range = atomically(owner, |cell| cell.graph.leaves_of(data).or_raise(owner.py()))?;
         range.made(|range| Self::of_runs(owner, &[range]))
@@ -203,7 +203,7 @@ impl PyVector {
     /// The run of a single-run vector, checked against the cell of its graph.
     pub fn only_range(&self, py: Python<'_>, cell: &Cell) -> PyResult<Range> {
         let Some(run) = self.runs.first() else {
-            return Err(PyValueError::new_err("a Vector holds at least one number"));
+            return Err(PyValueError::new_err("a Vector needs at least one number"));
         };
         // SAFETY: under the GIL nobody else touches the handles.
         let handle = unsafe { &mut *run.get() };

@@ -120,7 +120,8 @@ pub fn ufunc<'py>(
 fn output<'py>(name: &str, keywords: Option<&Bound<'py, PyDict>>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let Some(keywords) = keywords.filter(|keywords| !keywords.is_empty()) else { return Ok(None) };
     let refused = || {
-        let message = format!("numpy.{name} of Values takes no keywords but an out= array of objects; write x = x + v");
+        let message =
+            format!("numpy.{name} of Values takes no keywords except an object array as out=; write x = x + v");
         PyTypeError::new_err(message)
     };
     let out = keywords.get_item("out")?.filter(|_| keywords.len() == 1).ok_or_else(refused)?;

@@ -37,7 +37,7 @@ impl<'r, 'c, 'a> Expected<'r, 'c, 'a> {
         for run in record.runs() {
             match run.parameters() {
                 None => check.run(run.start, run.len, record.header.first)?,
-                Some(_) if run.len == 0 => return Err("reads none of the parameters".into()),
+                Some(_) if run.len == 0 => return Err("reads no parameters".into()),
                 Some((slot, start, len)) => check.parameters(slot as u32, start as u64, len as u64)?,
             }
         }
