@@ -1,6 +1,6 @@
-//! Arguments of a call taken apart: numbers in their containers, and static arguments.
+//! Splitting the arguments of a call: numbers in their containers, and static arguments.
 //!
-//! Promises: an object that cannot be an argument is refused by its name and place; static arguments are the same only if
+//! Promises: an object that cannot be an argument is refused with its name and position; static arguments are the same only if
 //! equal in value, type and text. Knows no programs.
 
 use pyo3::exceptions::PyTypeError;
@@ -13,7 +13,7 @@ use super::{array_calls, attributes, keywords};
 use crate::convert::errors::instead;
 use crate::convert::signals::quietly;
 
-/// The body's name, and where it is defined.
+/// The body's name, and the place of its definition.
 pub fn name_of(body: &Bound<'_, PyAny>) -> String {
     let py = body.py();
     let name = quietly(py, || Ok(body.getattr("__qualname__")?.str()?.to_string_lossy().into_owned()));
@@ -27,7 +27,7 @@ pub fn name_of(body: &Bound<'_, PyAny>) -> String {
     quietly(py, place).unwrap_or(name)
 }
 
-/// The function, and the name of its argument `k`, or which it is.
+/// The function, and the name or number of its argument `k`.
 pub fn argument_name(call: &Call<'_>, k: usize) -> String {
     let py = call.py();
     let Ok((body, name)) = call.with(|state| (state.body.clone_ref(py), state.name.clone())) else {
@@ -48,7 +48,7 @@ pub fn argument_name(call: &Call<'_>, k: usize) -> String {
     }
 }
 
-/// Arguments taken apart.
+/// Split arguments.
 pub struct Arguments<'py> {
     /// The tuple's shape.
     pub tree: Tree,
@@ -59,7 +59,7 @@ pub struct Arguments<'py> {
 }
 
 impl<'py> Arguments<'py> {
-    /// Takes a call apart; what else there is where it has more than numbers.
+    /// Splits the arguments of a call; returns other kinds if there are more than numbers.
     pub fn read(call: &Call<'py>, positional: &[Bound<'py, PyAny>]) -> PyResult<Result<Self, Others>> {
         let mut numbers = Vec::new();
         let mut items = Vec::with_capacity(positional.len());
@@ -81,7 +81,7 @@ impl<'py> Arguments<'py> {
         Ok(Ok(Arguments { tree: Tree::Sequence { is_tuple: true, items }, numbers, statics }))
     }
 
-    /// As `read`, for methods that go another way where arguments are Arrays, or arrays that are traced as such: `None`.
+    /// As `read`, for methods that handle Arrays, or arrays that are traced as such, elsewhere: `None`.
     pub fn unless_arrays(call: &Call<'py>, positional: &[Bound<'py, PyAny>], method: &str) -> PyResult<Option<Self>> {
         if array_calls::is_meant(call)? {
             return Ok(None);
@@ -96,13 +96,13 @@ impl<'py> Arguments<'py> {
         }
     }
 
-    /// As `read`, for methods that take numbers only.
+    /// As `read`, for methods that take only numbers.
     pub fn numbers_only(call: &Call<'py>, positional: &[Bound<'py, PyAny>], method: &str) -> PyResult<Self> {
         Self::read(call, positional)?.map_err(|others| no_numbers(method, others))
     }
 }
 
-/// Why a method refuses.
+/// The error of a method that takes only numbers.
 pub fn no_numbers(method: &str, others: Others) -> PyErr {
     PyTypeError::new_err(match others {
         Others::Values => format!("{method}() takes numbers; call the function itself with Values, then backward()"),
@@ -143,7 +143,7 @@ pub fn same_statics(a: &Bound<'_, PyDict>, b: &Bound<'_, PyDict>) -> PyResult<bo
     Ok(true)
 }
 
-/// Whether two static arguments are the same, also inside tuples and sets: 0.0 and -0.0 are not, nor are (1,) and (1.0,).
+/// Whether two static arguments are the same, even inside tuples and sets: 0.0 and -0.0 are not, nor are (1,) and (1.0,).
 fn same_static(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>, depth: usize) -> PyResult<bool> {
     if x.is(y) {
         return Ok(true);
@@ -166,7 +166,7 @@ fn same_static(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>, depth: usize) -> PyRe
             }
         }
     }
-    // What is equal may still be written differently, such as zeros and whole numbers inside it.
+    // Equal objects may have different texts, such as zeros and integers inside them.
     let is_same_text = || -> PyResult<bool> { Ok(x.repr()?.to_cow()? == y.repr()?.to_cow()?) };
     let is_exact = attributes::is_plain(x) && !x.is_instance_of::<PyComplex>();
     Ok(x.eq(y)? && (is_exact || x.cast_exact::<PyTuple>().is_ok() || is_same_text()?))

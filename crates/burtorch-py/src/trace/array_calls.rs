@@ -1,7 +1,7 @@
-//! Calls of a traced function with arrays: reading arguments, finding a path or tracing one, running it.
+//! Calls of a traced function with arrays: reading arguments, finding or tracing a path, running it.
 //!
-//! Promises: what `calls` promises, by the same machinery: constants are watched, guards asked, the number of paths and
-//! variants is bounded. While a path runs it is outside of the state, so Python code may run.
+//! Promises the same as `calls`, by the same means: constants are watched, guards checked, the number of paths and
+//! variants is bounded. While a path runs it is outside the state, so Python code may run.
 
 use std::mem::{replace, take};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -24,23 +24,23 @@ use crate::array::trace::{Source, current, wanted_dtype};
 use crate::convert::arrays::Kind;
 use crate::convert::errors::derived;
 
-/// Whether a call goes this way whatever its arguments are: the body uses transforms, or the call is part of a trace with
+/// Whether a call uses arrays whatever its arguments are: the body uses transforms, or the call is part of a trace with
 /// arrays.
 pub fn is_meant(call: &Call<'_>) -> PyResult<bool> {
     Ok(current(call.py()).is_some() || call.with(|state| state.uses_arrays)?)
 }
 
-/// Arguments taken apart.
+/// Split arguments.
 struct Arguments<'py> {
     signature: Signature,
     given: Vec<Given<'py>>,
     objects: Vec<Bound<'py, PyAny>>,
     statics: Option<Bound<'py, PyDict>>,
-    /// That of tensors among them.
+    /// The dtype of tensors among them.
     dtype: Option<DType>,
 }
 
-/// Takes a call apart; `None` where Arrays or Values are among the arguments.
+/// Splits the arguments of a call; `None` if there are Arrays or Values among them.
 fn read<'py>(call: &Call<'py>) -> PyResult<Option<Arguments<'py>>> {
     let py = call.py();
     let mut objects = Vec::with_capacity(call.positional.len());
@@ -78,7 +78,7 @@ fn read<'py>(call: &Call<'py>) -> PyResult<Option<Arguments<'py>>> {
             }
         }
     }
-    // Results are of the widest float type among the arrays, as in NumPy.
+    // Results have the widest float type among the arrays, as in NumPy.
     let kinds = given.iter().filter_map(Given::float_kind);
     let kind = kinds.max_by_key(|kind| [Kind::F16, Kind::F32, Kind::F64].iter().position(|known| known == kind));
     let types: Vec<Type> = given.iter().map(Given::type_of).collect();
@@ -87,7 +87,7 @@ fn read<'py>(call: &Call<'py>) -> PyResult<Option<Arguments<'py>>> {
     Ok(Some(Arguments { signature, given, objects, statics: statics(call)?, dtype }))
 }
 
-/// Brings the variant of this signature to the front; whether there is one.
+/// Moves the variant of this signature to the front; returns whether there is one.
 fn find_variant(call: &Call<'_>, signature: &Signature, statics: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
     let py = call.py();
     let found = find(call, statics, |state, k| {
@@ -103,7 +103,7 @@ fn find_variant(call: &Call<'_>, signature: &Signature, statics: Option<&Bound<'
     })
 }
 
-/// Traces the function for this signature, in the float type that its Parameters have.
+/// Traces the function for this signature, in the float type of its Parameters.
 fn record_beside(
     call: &Call<'_>,
     signature: &Signature,
@@ -143,7 +143,7 @@ fn add(
         paths: Vec::with_capacity(1),
     };
     added(call, traced, took, |state, path, stats| {
-        // All memory first: a path without its watch would go stale.
+        // All allocations first: a path without its watched constants would become stale.
         let mut dropped = (Vec::with_capacity(1), Vec::with_capacity(1));
         state.arrays.reserve(1);
         if !is_there || state.arrays.is_empty() {
@@ -164,10 +164,10 @@ fn add(
     })
 }
 
-/// What is done with the path that was right, after it has run.
+/// Processes the path that was right, after it has run.
 type Taken<'a, T> = &'a mut dyn FnMut(&ArrayPath) -> PyResult<T>;
 
-/// Runs the paths of the variant that the state has first until one is right; what `take` makes of it.
+/// Runs the paths of the first variant until one is right; returns `take` of it.
 fn run_paths<T>(call: &Call<'_>, given: &[Given<'_>], take_from: Taken<'_, T>) -> PyResult<Option<T>> {
     let py = call.py();
     let first = call.with(|state| state.arrays.first_mut().map(|variant| (variant.id, take(&mut variant.paths))))?;
@@ -183,7 +183,7 @@ fn run_paths<T>(call: &Call<'_>, given: &[Given<'_>], take_from: Taken<'_, T>) -
         }
         Ok(None)
     }));
-    // Back to where they were, also where memory was refused; what was made meanwhile goes.
+    // Put back, even after a refused allocation; paths made meanwhile are dropped.
     let made = call.with(|state| {
         state.stats.guard_misses += misses;
         match state.arrays.iter_mut().find(|variant| variant.id == id) {
@@ -197,7 +197,7 @@ fn run_paths<T>(call: &Call<'_>, given: &[Given<'_>], take_from: Taken<'_, T>) -
 
 /// `f(x, ...)` with arrays.
 pub fn call<'py>(call: &Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    // Inside of a trace the body becomes part of it.
+    // Inside a trace the body becomes part of it.
     if current(call.py()).is_some() {
         return call_body(call);
     }
@@ -207,7 +207,7 @@ pub fn call<'py>(call: &Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// The same with numbers and arrays, without results as objects: `take` looks at the path that has run.
+/// The same with numbers and arrays, without result objects: `take` reads the path that has run.
 pub fn call_with<T>(call: &Call<'_>, take_from: Taken<'_, T>) -> PyResult<T> {
     match read(call)? {
         Some(arguments) => run(call, &arguments, take_from),
@@ -240,13 +240,13 @@ fn run<T>(call: &Call<'_>, arguments: &Arguments<'_>, take_from: Taken<'_, T>) -
     }
 }
 
-/// Audits the path that ran last if there is time; whether it was right.
+/// Audits the last path if there is time; returns whether it was right.
 fn audit_first(call: &Call<'_>) -> PyResult<bool> {
     let has_time = audit::has_time(call, |_| ())?;
     Ok(!has_time || compare(call, 0)?)
 }
 
-/// Traces the first path of a variant again, with the answers that its guards had, and compares; whether they agree.
+/// Traces the first path of a variant again, with the outcomes of its guards, and compares; returns whether they agree.
 fn compare(call: &Call<'_>, at: usize) -> PyResult<bool> {
     let py = call.py();
     let found = call.with(|state| {
@@ -264,7 +264,7 @@ fn compare(call: &Call<'_>, at: usize) -> PyResult<bool> {
     )
 }
 
-/// A variant that can be traced again: its signature, keyword arguments, element type, and the answers of each path's guards.
+/// A variant to trace again: its signature, keyword arguments, element type, and the outcomes of each path's guards.
 pub struct Traceable {
     signature: Signature,
     statics: Option<Py<PyDict>>,
@@ -272,7 +272,7 @@ pub struct Traceable {
     answers: Vec<Vec<bool>>,
 }
 
-/// The variant that was used last.
+/// The last used variant.
 pub fn first_variant(call: &Call<'_>) -> PyResult<Option<Traceable>> {
     let py = call.py();
     call.with(|state| {
@@ -302,7 +302,7 @@ pub fn restore(call: &Call<'_>, variant: Option<Traceable>) -> PyResult<()> {
     Ok(())
 }
 
-/// Audits every variant; whether all held.
+/// Audits every variant; returns whether all were right.
 pub fn audit(call: &Call<'_>) -> PyResult<bool> {
     let mut is_right = true;
     for at in 0..call.with(|state| state.arrays.len())? {

@@ -1,7 +1,7 @@
 //! Functions of arrays in files: arguments, results and programs, with the numbers of the Parameters that they read.
 //!
-//! Promises: a file holds no code and no classes; what is read fits together or is refused with a reason. A function from a file is
-//! a body that appends its program to the trace that it is called in, so derivatives, batches and other functions take it as any
+//! Promises: a file contains no code and no classes; its parts are consistent or refused with a reason. A function from a file is
+//! a body that appends its program to the trace of the call, so derivatives, batches and other functions use it like any
 //! other.
 
 use burtorch_core::array::{ArrayOp, ArrayProgram, Dims, Element, Type};
@@ -22,7 +22,7 @@ use crate::convert::refusals::not_in_a_trace;
 use crate::convert::signals::asked;
 use crate::params::{AnyParameters, PyParameter, PyParameters, with_params};
 
-/// Containers in a file are nested no deeper.
+/// The largest nesting of containers in a file.
 const DEEPEST: usize = 32;
 
 const ELEMENTS: [Element; 4] = [Element::Float, Element::Int, Element::Mask, Element::Sparse];
@@ -31,7 +31,7 @@ const KINDS: [Kind; 3] = [Kind::F16, Kind::F32, Kind::F64];
 /// A path: its numbers, the Parameters that it reads as `P`, its constants, and its program.
 type Path<P> = (Vec<u64>, Vec<P>, Vec<f64>, ArrayProgram);
 
-/// A variant as numbers, ready to be written without Python.
+/// A variant as numbers, which can be written without Python.
 pub struct Written {
     numbers: Vec<u64>,
     keys: Vec<String>,
@@ -74,7 +74,7 @@ fn write_nest(py: Python<'_>, nest: &Nest, numbers: &mut Vec<u64>, keys: &mut Ve
 }
 
 impl Written {
-    /// What is written of a variant.
+    /// The written content of a variant.
     pub fn of(py: Python<'_>, variant: &ArrayVariant, uses_arrays: bool) -> PyResult<Self> {
         let Signature { nest, types, kind } = &variant.signature;
         let mut numbers = vec![u64::from(uses_arrays), place(&KINDS, kind), variant.paths.len() as u64];
@@ -115,7 +115,7 @@ impl Written {
     }
 }
 
-/// What a file holds of functions of arrays, before anything of Python is made.
+/// The content of a file of functions of arrays, before Python objects are made.
 pub struct Content {
     numbers: Vec<u64>,
     keys: String,
@@ -123,7 +123,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// Reads the sections, if the next one is of them.
+    /// Reads the sections, if the next one is theirs.
     pub fn read(reader: &mut Reader<'_>) -> burtorch_core::Result<Option<Self>> {
         if !reader.next_is(*b"AFUN") {
             return Ok(None);
@@ -131,7 +131,7 @@ impl Content {
         let numbers = reader.section::<u64>(*b"AFUN")?.to_vec()?;
         let keys = reader.text(*b"AKEY")?.to_string();
         let mut paths = Vec::new();
-        // Each path takes bytes, so a lie about their number ends with a section that is missing.
+        // Each path takes bytes, so a wrong count ends with a missing section.
         for _ in 0..numbers.get(2).copied().unwrap_or(0) {
             let own = reader.section::<u64>(*b"APTH")?.to_vec()?;
             let mut sets = Vec::new();
@@ -148,7 +148,7 @@ impl Content {
         Ok(Some(Content { numbers, keys, paths }))
     }
 
-    /// The variant, whether all calls are of it, and a body that does the same in a trace.
+    /// The variant, whether all calls use it, and a body that does the same in a trace.
     pub fn variant<'py>(self, py: Python<'py>, name: &str, id: u64) -> PyResult<Made<'py>> {
         let refuse = |reason: &str| to_python(py, Error::Format { offset: 0, reason: reason.into() });
         let mut keys = self.keys.split('\n');
@@ -210,7 +210,7 @@ impl Content {
 /// A function of arrays from a file.
 pub struct Made<'py> {
     pub variant: ArrayVariant,
-    /// Whether all calls go to it.
+    /// Whether all calls use it.
     pub uses_arrays: bool,
     pub dtype: DType,
     pub body: Bound<'py, PyAny>,
@@ -231,7 +231,7 @@ impl Stream<'_> {
         Some(Type { dims: Dims::new(&extents).ok()?, element })
     }
 
-    /// `None` for anything but containers.
+    /// `None` if the numbers do not describe containers.
     fn nest(&mut self, py: Python<'_>, keys: &mut std::str::Split<'_, char>, depth: usize) -> Option<Nest> {
         let code = self.next().filter(|_| depth <= DEEPEST)?;
         if code < 2 {
@@ -263,7 +263,7 @@ struct Saved {
 }
 
 impl Saved {
-    /// Appends the program to the trace that the leaves belong to; `None` where its guards answer otherwise.
+    /// Appends the program to the trace of the leaves; `None` if its guards disagree.
     fn call<'py>(&self, py: Python<'py>, leaves: &[Bound<'py, PyAny>]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(trace) = innermost(py, leaves) else { return Err(not_in_a_trace(py, "this")) };
         let numbers = self.numbers.iter().map(|number| number.bind(py).as_any().clone());

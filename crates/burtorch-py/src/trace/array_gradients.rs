@@ -1,6 +1,6 @@
-//! `wanted=` of gradients by arrays: some numbers of the arguments, which are counted one after another.
+//! `wanted=` of gradients by arrays: some of the concatenated numbers of the arguments.
 //!
-//! Promises: what only arguments without a wanted number need is not computed; each number has the bits of the gradient by all. Knows
+//! Promises: computations for arguments without a wanted number are skipped; each number has the bits of the full gradient. Knows
 //! nothing of programs.
 
 use std::ops::Range;
@@ -19,8 +19,8 @@ use crate::array::trace::current;
 use crate::convert::arrays::{Array, Kind, filled};
 use crate::convert::numbers::{as_numpy, has_dtype};
 
-/// `f.grad(x, ..., wanted=S)`, or the pair of value and gradient, where arguments are arrays; `ranges` are those of S, given how many
-/// numbers there are.
+/// `f.grad(x, ..., wanted=S)`, or the pair of value and gradient, if arguments are arrays; `ranges` maps the number of
+/// numbers to the ranges of S.
 pub fn by_some<'py>(
     call: &Call<'py>,
     method: &'static str,
@@ -38,7 +38,7 @@ pub fn by_some<'py>(
         lens.push(leaves.iter().map(|leaf| n_numbers(leaf, method)).sum::<PyResult<usize>>()?);
     }
     let ranges = ranges(lens.iter().sum())?;
-    // Places of the wanted numbers among those of the arguments that have some.
+    // Positions of the wanted numbers among those of the arguments with wanted numbers.
     let (mut chosen, mut places) = (Vec::new(), Vec::new());
     let (mut first, mut n) = (0, 0);
     for (k, len) in lens.into_iter().enumerate() {
@@ -62,7 +62,7 @@ pub fn by_some<'py>(
     }
 }
 
-/// How many numbers an argument, or a part of one, holds.
+/// The number of numbers in an argument, or in a part of one.
 fn n_numbers(leaf: &Bound<'_, PyAny>, method: &str) -> PyResult<usize> {
     if let Some(array) = Array::of(leaf) {
         return Ok(array.len());
@@ -79,7 +79,7 @@ fn n_numbers(leaf: &Bound<'_, PyAny>, method: &str) -> PyResult<usize> {
     Err(PyTypeError::new_err(format!("wanted of {method}() is for numbers and arrays; select {found} by argnums")))
 }
 
-/// The numbers at these places of a gradient of `n` numbers.
+/// The numbers at these positions of a gradient of `n` numbers.
 fn picked<'py>(gradient: &Bound<'py, PyAny>, places: &[usize], n: usize) -> PyResult<Bound<'py, PyAny>> {
     let mut leaves = Vec::new();
     Nest::of(gradient, &mut leaves)?;

@@ -1,7 +1,7 @@
-//! Array paths of a traced function: a program for arguments of given shapes and types, ready to run.
+//! Array paths of a traced function: planned programs for arguments of given shapes and types.
 //!
-//! Promises: a path is used for arguments of its types only, and only while its guards answer as traced. Numbers are looked
-//! at when a path runs, never before, but for what guards ask.
+//! Promises: a path is used only for arguments of its types, and only while its guards have the same outcomes. Numbers are read
+//! when a path runs, never before, except for guards.
 
 use burtorch_core::DType;
 use burtorch_core::array::{ArrayProgram, Element, Type, ValueId};
@@ -20,14 +20,14 @@ use crate::convert::errors::derived;
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::params::{PyParameter, PyParameters};
 
-/// What a trace is made for: containers and types of arguments.
+/// The signature of a trace: containers and types of arguments.
 #[derive(Debug)]
 pub struct Signature {
     /// The tuple of arguments.
     pub nest: Nest,
     /// The types of its leaves.
     pub types: Vec<Type>,
-    /// The float type of arrays that results are of.
+    /// The float type of array results.
     pub kind: Kind,
 }
 
@@ -47,9 +47,9 @@ impl Signature {
 pub struct ArrayPath {
     /// Results, then guards.
     pub program: ArrayProgram,
-    /// Ready to run.
+    /// The planned program.
     runner: AnyRunner,
-    /// What each guard answered.
+    /// The outcome of each guard.
     pub answers: Vec<bool>,
     results: Nest,
     kind: Kind,
@@ -59,13 +59,13 @@ pub struct ArrayPath {
 
 /// The paths for arguments of one signature.
 pub struct ArrayVariant {
-    /// A number of its own.
+    /// A unique number.
     pub id: u64,
     /// Containers and types.
     pub signature: Signature,
     /// Keyword arguments.
     pub statics: Option<Py<PyDict>>,
-    /// The one used last comes first.
+    /// The last used path comes first.
     pub paths: Vec<ArrayPath>,
 }
 
@@ -85,7 +85,7 @@ impl HoldsObjects for ArrayVariant {
     }
 }
 
-/// What a body returned, in terms of the trace that it ran in.
+/// The result of a body, in terms of its trace.
 pub struct Returned {
     /// Its containers.
     pub nest: Nest,
@@ -94,7 +94,7 @@ pub struct Returned {
 }
 
 impl Returned {
-    /// Takes apart what a body returned: Arrays, numbers and arrays of numbers.
+    /// Splits the result of a body: Arrays, numbers and arrays of numbers.
     pub fn of<'py>(active: &Active<'py>, name: &str, object: &Bound<'py, PyAny>) -> PyResult<Self> {
         let py = object.py();
         let mut leaves = Vec::new();
@@ -117,7 +117,7 @@ impl Returned {
     }
 }
 
-/// Runs `body` on Arrays of these types and returns the path, and whether it wrote something.
+/// Runs `body` on Arrays of these types and returns the path, and whether the body wrote something.
 pub fn record_arrays(
     body: &Bound<'_, PyAny>,
     name: &str,
@@ -145,7 +145,7 @@ pub fn record_arrays(
     Ok((ArrayPath::new(py, program, answers, nest, kind, (sets, numbers))?, writes))
 }
 
-/// What a path is made of, without what makes it ready.
+/// The content of a path before planning.
 pub struct Parts<'a> {
     pub program: &'a ArrayProgram,
     pub answers: &'a [bool],
@@ -156,7 +156,7 @@ pub struct Parts<'a> {
 }
 
 impl ArrayPath {
-    /// Makes a program ready: its results, then what guards ask, which answered so; and what it reads besides arguments.
+    /// Plans a program: its results, then its guards with these outcomes, and its inputs besides arguments.
     pub fn new(
         py: Python<'_>,
         program: ArrayProgram,
@@ -169,13 +169,13 @@ impl ArrayPath {
         Ok(ArrayPath { program, runner, answers, results, kind, sets, numbers })
     }
 
-    /// What it is made of.
+    /// The content before planning.
     pub fn parts(&self) -> Parts<'_> {
         let ArrayPath { program, answers, results, kind, sets, numbers, .. } = self;
         Parts { program, answers, results, kind: *kind, sets, numbers }
     }
 
-    /// Runs the program; whether every guard answered as traced. Python code may run.
+    /// Runs the program; returns whether every guard had the same outcome. Python code may run.
     pub fn run(&mut self, py: Python<'_>, given: &[Given<'_>]) -> PyResult<bool> {
         let ran = self.runner.run(py, given, Read { sets: &self.sets, numbers: &self.numbers });
         let n = self.results.len();
@@ -183,7 +183,7 @@ impl ArrayPath {
             return ran.map(|()| true);
         }
         if let Err(error) = ran {
-            // What failed may stand behind a guard that answers otherwise.
+            // The failure may lie after a guard that disagrees.
             let guards = self.program.selecting(n..n + self.answers.len());
             let mut alone = AnyRunner::new(py, &guards)?;
             if alone.run(py, given, Read { sets: &self.sets, numbers: &self.numbers }).is_err() {
@@ -215,7 +215,7 @@ impl ArrayPath {
         self.program.output_types().get(k).is_some_and(|ty| ty.element == Element::Float)
     }
 
-    /// Writes result `k` of the last run, which is of floats, to an array with as many.
+    /// Writes result `k` of the last run, which contains floats, to an array of the same length.
     pub fn write(&self, k: usize, to: &Array) {
         match (f64::floats(&self.runner, k), f32::floats(&self.runner, k)) {
             (Some(numbers), _) => write_all(to, numbers),

@@ -1,7 +1,7 @@
-//! Primitives with Arrays: the function is traced, and its rules are when a derivative asks for them.
+//! Primitives with Arrays: the function is traced, and its rules are traced when a derivative needs them.
 //!
-//! Promises: what a rule returns has the structure, shapes and dtypes of what it is for, or one error names the primitive; rules
-//! use their arguments only. A rule is traced where the derivative is taken, so what it reads is watched as what a body reads. Knows
+//! Promises: results of a rule have the right structure, shapes and dtypes, or an error names the primitive; rules
+//! use only their arguments. A rule is traced where the derivative is taken, so its sources are watched like those of a body. Knows
 //! nothing of Values.
 
 use std::cell::Cell;
@@ -31,7 +31,7 @@ thread_local! {
     static IN_RULE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a call goes this way: Arrays are among the arguments, or parameters in a trace with Arrays.
+/// Whether a call uses Arrays: some are among the arguments, or there are parameters in a trace with Arrays.
 pub fn is_meant(args: &Bound<'_, PyTuple>) -> PyResult<bool> {
     let is_traced = current(args.py()).is_some();
     let mut leaves = Vec::new();
@@ -42,7 +42,7 @@ pub fn is_meant(args: &Bound<'_, PyTuple>) -> PyResult<bool> {
     }))
 }
 
-/// A primitive at Arrays.
+/// A primitive called with Arrays.
 pub fn call<'py>(primitive: &Bound<'py, PyPrimitive>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let py = primitive.py();
     let name = primitive.get().name(py);
@@ -72,7 +72,7 @@ pub fn call<'py>(primitive: &Bound<'py, PyPrimitive>, args: &Bound<'py, PyTuple>
         reverse: OnceLock::new(),
         forward: OnceLock::new(),
     };
-    // Arrays of a graph are differentiated later, and not in a trace.
+    // Arrays of a graph are differentiated later, outside a trace.
     if !trace.get().keep(py, primitive.clone().into_any().unbind()) && !IN_RULE.get() {
         rules.prepare(py, primitive.get())?;
     }
@@ -87,7 +87,7 @@ fn uses_others(py: Python<'_>, name: &str) -> PyErr {
     derived(py, "TraceError", message)
 }
 
-/// What a rule returns a part of.
+/// The target of a part of a rule's result.
 #[derive(Clone, Copy)]
 enum For {
     Argument(usize),
@@ -124,17 +124,17 @@ fn is_float(ty: &Type) -> bool {
     ty.element == Element::Float
 }
 
-/// What a rule takes first: adjoints of the result, or a tuple of tangents of the arguments.
+/// The first argument of a rule: adjoints of the result, or a tuple of tangents of the arguments.
 #[derive(Clone, Copy)]
 enum Seeds<'a> {
     One(&'a Nest),
     Tuple(&'a [Nest]),
 }
 
-/// A part of what a rule returned, with what it is for and the type of that; nothing for None.
+/// A part of a rule's result, with its target and type; None means no contribution.
 type Returned<'py> = (For, Type, Option<Bound<'py, PyAny>>);
 
-/// The parts of an object, as those of `nest`: nothing for None, which may stand for all of them.
+/// The parts of an object, as those of `nest`: none for None, which may replace all of them.
 fn taken_apart<'py>(nest: &Nest, object: &Bound<'py, PyAny>) -> Option<Vec<Option<Bound<'py, PyAny>>>> {
     if object.is_none() {
         return Some((0..nest.len()).map(|_| None).collect());
@@ -170,8 +170,8 @@ impl TracedRules {
         Ok(())
     }
 
-    /// What a rule leaves, which takes `seeds` of these types first, then results and arguments; `returned` takes apart what it
-    /// returns.
+    /// The program of a rule, which takes `seeds` of these types first, then results and arguments; `returned` splits its
+    /// result.
     fn traced<'py>(
         &self,
         rule: &Bound<'py, PyAny>,
@@ -216,7 +216,7 @@ impl TracedRules {
         Ok(ended.program)
     }
 
-    /// A part of what a rule returned, which must be of this type.
+    /// A part of a rule's result, which must have this type.
     fn value_of<'py>(
         &self,
         active: &Active<'py>,
@@ -283,7 +283,7 @@ impl TracedRules {
         })
     }
 
-    /// What a rule returned for each argument. That of one argument may come alone.
+    /// The result of a rule for each argument. That of a single argument need not be in a tuple.
     fn contributions<'py>(&self, result: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
         let listed: Vec<_> = match (result.cast::<PyTuple>(), result.cast::<PyList>()) {
             (Ok(tuple), _) => tuple.iter().collect(),
@@ -305,7 +305,7 @@ impl TracedRules {
         })
     }
 
-    /// What is known of one direction, or what tracing its rule leaves.
+    /// The known rule of one direction, or a new trace of it.
     fn found(
         &self,
         known: &OnceLock<Option<ArrayProgram>>,

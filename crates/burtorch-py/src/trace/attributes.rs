@@ -1,6 +1,6 @@
-//! What objects hold, found without running Python code: items, attributes in dictionaries and slots, referents.
+//! The content of objects, read without running Python code: items, attributes in dictionaries and slots, referents.
 //!
-//! Promises: runs no Python code. Knows nothing of how what is found is watched.
+//! Promises: runs no Python code. Does not know how the found objects are watched.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -13,14 +13,14 @@ use pyo3::types::{
     PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple, PyType,
 };
 
-/// Whether a module is of a library whose functions and classes are not followed. What pandas has of options is: there its
-/// functions keep numbers that are no arguments.
+/// Whether a module belongs to a library whose functions and classes are not followed. Options of pandas are followed: there
+/// functions keep numbers that are not arguments.
 pub fn is_of_a_library(module: &str) -> bool {
     matches!(top(module), "burtorch" | "numpy" | "scipy" | "pandas" | "builtins")
         && !module.starts_with("pandas._config")
 }
 
-/// The package that a module belongs to.
+/// The package of a module.
 pub fn top(module: &str) -> &str {
     module.split('.').next().unwrap_or(module)
 }
@@ -32,7 +32,7 @@ pub fn is_standard(py: Python<'_>, module: &str) -> bool {
     names.is_ok_and(|names| names.bind(py).contains(top(module)).unwrap_or(false))
 }
 
-/// Whether an object is a number, text or the like, which hold nothing that could change.
+/// Whether an object is a number, text or the like, without mutable content.
 #[inline]
 pub fn is_plain(object: &Bound<'_, PyAny>) -> bool {
     object.is_none()
@@ -44,7 +44,7 @@ pub fn is_plain(object: &Bound<'_, PyAny>) -> bool {
         || object.cast_exact::<PyComplex>().is_ok()
 }
 
-/// The objects in a list, tuple, dict (keys, then values) or set, also of a subclass; `None` for anything else.
+/// The objects in a list, tuple, dict (keys, then values) or set, also of a subclass; `None` for other objects.
 pub fn all_items<'py>(object: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
     if let Ok(list) = object.cast::<PyList>() {
         return Some(list.iter().collect());
@@ -93,7 +93,7 @@ fn has_methods_in_c(kind: &Bound<'_, PyType>) -> bool {
     of_class(kind).is_some_and(|dict| dict.iter().any(|(_, held)| is_in_c(held)))
 }
 
-/// The name of the module that a class says it is of, and its own name.
+/// The module name that a class reports, and its own name.
 pub fn class_names(kind: &Bound<'_, PyType>) -> (String, String) {
     let text =
         |x: PyResult<Bound<'_, PyString>>| x.map_or_else(|_| String::new(), |x| x.to_string_lossy().into_owned());
@@ -112,7 +112,7 @@ pub fn own<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyDict>> {
     dict.ok()?.cast_into::<PyDict>().ok()
 }
 
-/// The dictionary of a class itself, without its bases.
+/// The dictionary of a class itself, without those of its bases.
 pub fn of_class<'py>(kind: &Bound<'py, PyType>) -> Option<Bound<'py, PyDict>> {
     // SAFETY: a living type; its dictionary, borrowed, is alive while the type is.
     let dict = unsafe {
@@ -122,7 +122,7 @@ pub fn of_class<'py>(kind: &Bound<'py, PyType>) -> Option<Bound<'py, PyDict>> {
     dict?.cast_into::<PyDict>().ok()
 }
 
-/// The places of an object's slots (`__slots__`) that a class declares.
+/// The offsets of an object's slots (`__slots__`) declared by a class.
 pub fn slots(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> Vec<*const usize> {
     let Some(dict) = of_class(class) else { return Vec::new() };
     let place = |descriptor: Bound<'_, PyAny>| -> Option<*const usize> {
@@ -139,7 +139,7 @@ pub fn slots(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> Vec<*const
     dict.values().iter().filter_map(place).collect()
 }
 
-/// Everything that an object tells the garbage collector it holds.
+/// All objects that an object reports to the garbage collector.
 pub fn referents<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
     let py = object.py();
     // SAFETY: the addresses are of objects that the object holds, and nothing ran since they were read.
@@ -169,7 +169,7 @@ pub fn addresses(object: &Bound<'_, PyAny>) -> Vec<usize> {
     all
 }
 
-/// Whether an object tells the garbage collector what it holds.
+/// Whether an object reports its content to the garbage collector.
 pub fn has_referents(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a living object.
     unsafe { ffi::PyObject_IS_GC(object.as_ptr()) != 0 && (*ffi::Py_TYPE(object.as_ptr())).tp_traverse.is_some() }

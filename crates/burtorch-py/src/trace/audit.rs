@@ -1,10 +1,10 @@
-//! Audits: where a body reads what cannot be watched, it is traced again beside its traces, and compared.
+//! Audits: if a body reads unwatched sources, it is traced again beside its traces, and compared.
 //!
 //! In words: the first audit is at the second call, and the next ones whenever the number of calls has doubled, unless
-//! that would take more than 5 ms and a hundredth of the time spent in calls; then it is when the number has doubled again.
+//! that would take more than 5 ms and one percent of the time spent in calls; then it waits for the next doubling.
 //!
-//! Promises: a body that was seen to read files, draw random numbers, write, or change what it reads is never run again by
-//! an audit. A difference replaces all traces and is told.
+//! Promises: an audit never runs a body that reads files, draws random numbers, writes, or changes its own inputs.
+//! A difference replaces all traces and is reported.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,35 +21,35 @@ use super::search::Unwatched;
 use super::state::{FunctionState, Options, Path};
 use crate::convert::errors::{derived, warning};
 
-/// What all audits may take, besides a hundredth of the time spent in calls.
+/// The time limit of all audits, besides one percent of the time spent in calls.
 const FREE: Duration = Duration::from_millis(5);
-/// What a call takes besides its replay.
+/// The time of a call besides its replay.
 const CALL: Duration = Duration::from_nanos(100);
 
 /// Whether functions are audited at all.
 static WANTED: AtomicBool = AtomicBool::new(true);
 
-/// When a function is audited.
+/// The schedule of a function's audits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Audit {
-    /// Whether there is something to audit.
+    /// Whether a source is unwatched.
     is_planned: bool,
-    /// Why it is never done, though something is not watched.
+    /// The reason why audits are never made although a source is unwatched.
     is_refused: bool,
     /// The number of the call of the last audit; the trace was the first.
     calls: u64,
     /// The number of the last call at which an audit agreed.
     agreed: u64,
-    /// How long tracing takes.
+    /// The time of tracing.
     takes: Duration,
-    /// How long audits have taken.
+    /// The total time of audits.
     spent: Duration,
-    /// How long calls have taken.
+    /// The total time of calls.
     in_calls: Duration,
 }
 
 impl Audit {
-    /// After a trace that took so long; whether it reads what is not watched, and may run again.
+    /// The schedule after a trace of this duration; whether it reads unwatched sources, and may run again.
     pub fn plan(&mut self, options: &Options, reads: bool, may_run_again: bool, took: Duration) {
         self.is_refused |= reads && !may_run_again;
         self.is_planned = reads && options.audit && !self.is_refused;
@@ -62,7 +62,7 @@ impl Audit {
         self.is_planned.then(|| self.calls.saturating_sub(1))
     }
 
-    /// Whether there is time for an audit now, at a call that takes so long.
+    /// Whether there is time for an audit now, at a call of this duration.
     fn has_time(&mut self, a_call: Duration) -> bool {
         let new = u32::try_from(self.calls).unwrap_or(u32::MAX);
         self.in_calls = self.in_calls.saturating_add(a_call.saturating_mul(new));
@@ -71,7 +71,7 @@ impl Audit {
     }
 }
 
-/// Says what a trace read that is not watched, unless that has been said.
+/// Reports the unwatched sources of a trace, each once.
 pub fn say_unwatched(call: &Call<'_>, unwatched: &[Unwatched]) -> PyResult<()> {
     let (name, news) = call.with(|state| {
         let news: Vec<_> = unwatched.iter().filter(|found| !state.unwatched.contains(found)).cloned().collect();
@@ -100,11 +100,11 @@ pub fn is_due(call: &Call<'_>) -> PyResult<bool> {
     })
 }
 
-/// Audits the path that is right at these arguments, which the state has first; whether it was right.
+/// Audits the path that is right at these arguments, which is the first of the state; returns whether it was right.
 pub fn at_call(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
     let has_time = has_time(call, |state| {
         let path = state.variants.first_mut().and_then(|variant| variant.paths.first_mut());
-        // Primitives run Python code, and not while the state is in use.
+        // Primitives run Python code, which must not happen while the state is in use.
         if let Some(path) = path.filter(|path| !path.program.calls_primitives()) {
             let _ = path.attempt(&arguments.numbers);
         }
@@ -112,7 +112,7 @@ pub fn at_call(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
     Ok(!has_time || compare(call, arguments)?)
 }
 
-/// Whether there is time for an audit at a call of which `attempt` is a repetition.
+/// Whether there is time for an audit at a call that repeats `attempt`.
 pub fn has_time(call: &Call<'_>, attempt: impl FnOnce(&mut FunctionState)) -> PyResult<bool> {
     call.with(|state| {
         let started = Instant::now();
@@ -123,7 +123,7 @@ pub fn has_time(call: &Call<'_>, attempt: impl FnOnce(&mut FunctionState)) -> Py
     })
 }
 
-/// Records beside and compares with the path that the state has first; whether they agree.
+/// Makes a second trace and compares it with the first path of the state; returns whether they agree.
 fn compare(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
     compared(
         call,
@@ -133,8 +133,8 @@ fn compare(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
     )
 }
 
-/// Records beside with `record` and compares with `difference`; whether they agree. If not, `add` puts what was traced in the
-/// place of all that was there.
+/// Makes a second trace with `record` and compares it with `difference`; returns whether they agree. If not, `add` replaces
+/// all traces by the new one.
 pub fn compared<P>(
     call: &Call<'_>,
     record: impl FnOnce() -> PyResult<Traced<P>>,
@@ -196,7 +196,7 @@ fn of_programs(before: &Program, now: &Program) -> Option<String> {
     (!is_same).then(|| "its operations differ".into())
 }
 
-/// What can be traced again: for each path the arguments it was traced at.
+/// The inputs of a new trace: for each path the arguments of its trace.
 pub fn recorded_at<'py>(call: &Call<'py>, only_first: bool) -> PyResult<Vec<Arguments<'py>>> {
     let py = call.py();
     call.with(|state| {
@@ -213,7 +213,7 @@ pub fn recorded_at<'py>(call: &Call<'py>, only_first: bool) -> PyResult<Vec<Argu
     })
 }
 
-/// Traces changed variants again and audits those with unwatched sources, of the variants asked for; whether all held.
+/// Traces changed variants again and audits those with unwatched sources, of the selected variants; returns whether all were right.
 pub fn refresh(call: &Call<'_>, all: &[Arguments<'_>]) -> PyResult<bool> {
     let py = call.py();
     let forgotten = call.with(|state| state.look(py))?;
@@ -221,7 +221,7 @@ pub fn refresh(call: &Call<'_>, all: &[Arguments<'_>]) -> PyResult<bool> {
     drop(forgotten);
     let audits = call.with(|state| !state.unwatched.is_empty() && !state.audit.is_refused)?;
     for arguments in all {
-        // Records, where nothing is left.
+        // Traces the body if no trace is left.
         super::calls::with_path(call, arguments, |_| ())?;
         is_right &= !audits || compare(call, arguments)?;
     }
@@ -251,7 +251,7 @@ pub fn audit<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 /// Settings for all of burtorch: `bt.config`.
 ///
 /// Attributes:
-///     audit: whether traced functions that read what cannot be watched are traced again from time to time, and
+///     audit: whether traced functions with unwatched sources are traced again from time to time, and
 ///         compared.
 ///
 /// Example:

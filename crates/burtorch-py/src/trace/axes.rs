@@ -1,4 +1,4 @@
-//! Axes as `vmap` is told them: one for all, or a container of them in the structure of what they belong to.
+//! Axes as arguments of `vmap`: one for all, or a container of them in the structure of the arguments.
 //!
 //! Promises one axis, or none, for each leaf. Knows no shapes.
 
@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyTuple};
 
 use super::nest::Nest;
 
-/// The axis of each leaf of `nests`. A list or tuple has one entry for each of them, unless there is one only.
+/// The axis of each leaf of `nests`. A list or tuple has one entry for each of them, unless there is only one.
 pub fn axes_of(spec: &Bound<'_, PyAny>, nests: &[Nest], what: &str) -> PyResult<Vec<Option<isize>>> {
     let mut axes = Vec::new();
     match items_of(spec)? {

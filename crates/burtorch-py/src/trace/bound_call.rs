@@ -1,6 +1,6 @@
 //! `f.bind(x, grad)`: a call that reads and writes the caller's memory and converts nothing.
 //!
-//! Promises: a call allocates the float it returns and nothing else while the path stays the same. The buffers are held
+//! Promises: a call allocates only its returned float while the path stays the same. The buffers are held
 //! as long as the object lives. Everything runs under the GIL.
 #![allow(unsafe_code)]
 
@@ -22,7 +22,7 @@ use crate::convert::entry::{attached, caught, raise_python, visited};
 use crate::convert::errors::derived;
 use crate::convert::gc::HoldsObjects;
 
-/// What a bound call needs.
+/// The state of a bound call.
 struct Binding {
     function: Py<PyAny>,
     x: Array,
@@ -31,13 +31,13 @@ struct Binding {
     from: *const f64,
     to: *mut f64,
     n: usize,
-    /// The arguments that the numbers are.
+    /// The arguments made of the numbers.
     tree: Tree,
-    /// The variant that the last call used.
+    /// The variant of the last call.
     variant: u64,
 }
 
-/// A `BoundFunction` as the interpreter lays it out.
+/// The memory layout of a `BoundFunction`.
 #[repr(C)]
 struct BoundObject {
     head: ffi::PyObject,
@@ -130,8 +130,8 @@ fn tree_for(call: &Call<'_>, x: &Array) -> PyResult<Tree> {
     Ok(Tree::Sequence { is_tuple: true, items })
 }
 
-/// Whether the function takes one number, as it is recorded, or else as recording it tells: a body that takes its argument for an
-/// array asks a Value for an entry, its length or a method, which is a TypeError or an AttributeError.
+/// Whether the function takes one number, by its trace or by tracing it: a body that uses its argument as an
+/// array reads an entry, the length or a method of a Value, which is a TypeError or an AttributeError.
 fn takes_a_number(call: &Call<'_>, x: &Array) -> PyResult<bool> {
     let py = call.py();
     if x.shape().is_empty() {
@@ -163,7 +163,7 @@ fn takes_a_number(call: &Call<'_>, x: &Array) -> PyResult<bool> {
     }
 }
 
-/// The fast way: the path that was used last.
+/// The fast path: the last used path.
 ///
 /// # Safety
 /// The binding's function is living; the GIL is held.
@@ -197,7 +197,7 @@ unsafe fn quick(binding: &Binding) -> Option<f64> {
     }
 }
 
-/// The full way: finds or records the path.
+/// The general path: finds or records the path.
 fn slow(py: Python<'_>, object: *mut BoundObject) -> PyResult<f64> {
     // SAFETY: a living bound function under the GIL; the reference ends before Python code runs.
     let (function, tree, numbers, with_gradient) = unsafe {
@@ -248,7 +248,7 @@ unsafe extern "C" fn vectorcall(
     })
 }
 
-/// The full way, apart from the fast one, which then saves few registers.
+/// The general path, separate from the fast one, which then saves few registers.
 #[cold]
 #[inline(never)]
 fn slowly(object: *mut BoundObject) -> *mut ffi::PyObject {
@@ -265,8 +265,8 @@ fn takes_none() -> *mut ffi::PyObject {
     raise_python(PyTypeError::new_err("a bound function takes no arguments; write to its array"))
 }
 
-/// What a bound function holds is fixed when it is made, so there is nothing to clear: as with a tuple, a cycle through it
-/// goes through something that is cleared.
+/// A bound function is immutable, so there is nothing to clear: as with a tuple, a cycle through it
+/// contains another object that is cleared.
 unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
     // SAFETY: the collector passes a living object and its own visitor; a new object has no binding yet.
     visited(|| unsafe {
@@ -290,7 +290,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         ffi::PyObject_GC_UnTrack(object.cast());
         let binding = (*object.cast::<BoundObject>()).binding;
         if !binding.is_null() {
-            // While the interpreter shuts down nothing can be given back: the process ends anyway.
+            // During interpreter shutdown nothing can be freed: the process ends anyway.
             let _ = Python::try_attach(|_| drop(Box::from_raw(binding)));
         }
         let type_ = ffi::Py_TYPE(object);

@@ -1,4 +1,4 @@
-//! Calls of a traced function in full: any arguments, any path, tracing where there is none.
+//! The general path of calls of a traced function: any arguments, any path, tracing if there is none.
 #![allow(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -23,7 +23,7 @@ use crate::convert::errors::{IntoPython, derived};
 use crate::convert::refusals::may_need_arrays;
 use crate::convert::signals::{asked, quietly};
 
-/// Brings the variant for these arguments to the front; whether there is one.
+/// Moves the variant for these arguments to the front; returns whether there is one.
 fn find_variant(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
     let py = call.py();
     let found = find(call, arguments.statics.as_ref(), |state, k| match state.variants.get(k) {
@@ -39,8 +39,8 @@ fn find_variant(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
     })
 }
 
-/// The number of the first variant whose static arguments are these, among those that `at` does not rule out. `at` tells of
-/// each its static arguments, and has an end.
+/// The number of the first variant with these static arguments. `at` returns the static arguments of each variant that is not
+/// ruled out, and ends.
 pub fn find(
     call: &Call<'_>,
     statics: Option<&Bound<'_, PyDict>>,
@@ -71,7 +71,7 @@ fn warn(py: Python<'_>, message: String) -> PyResult<()> {
     PyErr::warn(py, &category, &std::ffi::CString::new(message).unwrap_or_default(), 1)
 }
 
-/// A number that no other variant has.
+/// A unique number for a variant.
 pub fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -100,7 +100,7 @@ fn is_of_numpy(py: Python<'_>, error: &PyErr) -> bool {
     text.starts_with("numpy.") || error.is_instance_of::<PyAttributeError>(py) && missing.is_some_and(has)
 }
 
-/// Whether this is how a body fails that does with a Vector what only an Array can do.
+/// Whether this is the failure of a body that uses a Vector in a way only Arrays support.
 fn is_of_a_wrong_type(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyTypeError>(py)
         || error.is_instance_of::<PyAttributeError>(py)
@@ -108,7 +108,7 @@ fn is_of_a_wrong_type(py: Python<'_>, error: &PyErr) -> bool {
         || error.is_instance_of::<PyValueError>(py)
 }
 
-/// Traces the function with `run`, which is given the body, its name and how it is traced, and tells whether the body wrote.
+/// Traces the function with `run`, which receives the body, its name and options, and returns whether the body wrote.
 pub fn recorded<'py, P>(
     call: &Call<'py>,
     own: Option<&Bound<'py, PyDict>>,
@@ -132,7 +132,7 @@ fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResu
     add(call, arguments, traced, took)
 }
 
-/// A trace, how long it took, and what is to be said of it.
+/// A trace, its duration, and its warnings.
 pub fn told<P>(
     call: &Call<'_>,
     is_new: bool,
@@ -177,7 +177,7 @@ pub fn add(call: &Call<'_>, arguments: &Arguments<'_>, traced: Traced<Path>, too
         paths: Vec::with_capacity(1),
     };
     added(call, traced, took, |state, path, stats| {
-        // All memory first: a path without its watch would go stale.
+        // All allocations first: a path without its watched constants would become stale.
         let mut dropped = Vec::with_capacity(1);
         state.variants.reserve(1);
         if let Some(variant) = state.variants.first_mut() {
@@ -196,14 +196,14 @@ pub fn add(call: &Call<'_>, arguments: &Arguments<'_>, traced: Traced<Path>, too
     })
 }
 
-/// Adds a trace, which `put` puts among the variants, and makes what it took for constant that of the function.
+/// Adds a trace, which `put` stores among the variants, and adds its constants to those of the function.
 pub fn added<P, D>(
     call: &Call<'_>,
     traced: Traced<P>,
     took: Duration,
     put: impl FnOnce(&mut FunctionState, P, &mut Stats) -> D,
 ) -> PyResult<()> {
-    // What is dropped may run Python code, so that waits until the state is no longer in use.
+    // Dropped objects may run Python code, so they are dropped when the state is no longer in use.
     let dropped = call.with(|state| {
         let Traced { path, watch, unwatched, executed, may_run_again } = traced;
         let mut stats = state.stats;
@@ -227,7 +227,7 @@ pub fn with_path<T>(call: &Call<'_>, arguments: &Arguments<'_>, f: impl FnOnce(&
     with_right_path(call, arguments, Needs::Values, f)
 }
 
-/// The same with values computed that a gradient by some of the arguments' numbers follows.
+/// The same with values for a gradient by some of the arguments' numbers.
 pub fn with_path_by<T>(
     call: &Call<'_>,
     arguments: &Arguments<'_>,
@@ -237,8 +237,8 @@ pub fn with_path_by<T>(
     with_right_path(call, arguments, Needs::Gradient(wanted), f)
 }
 
-/// The same for what does not need the values: they are computed only where guards ask for them. `f` may take long, and asks
-/// now and then whether to end early.
+/// The same without values: they are computed only if guards need them. `f` may take long, and checks
+/// whether to end early.
 pub fn with_program<T>(call: &Call<'_>, arguments: &Arguments<'_>, f: impl FnOnce(&mut Path) -> T) -> PyResult<T> {
     with_right_path(call, arguments, Needs::Program, f)
 }
@@ -264,7 +264,7 @@ fn with_right_path<T>(
         found.or_raise(py)
     };
     let is_right = is_there && select()?;
-    // An audit that finds a difference puts what it traced in place of all that was there.
+    // An audit that finds a difference replaces all traces by the new one.
     if is_right && audit::is_due(call)? && !audit::at_call(call, arguments)? && !select()? {
         return Err(derived(py, "TraceError", "the function gives different results each time it runs".into()));
     }
@@ -280,22 +280,22 @@ fn with_right_path<T>(
             ));
         }
     }
-    // A path that was given up because a primitive failed there is forgotten, now that another one is right.
+    // A path abandoned because a primitive failed is dropped, because another one is right.
     drop(primitive::raised());
     apart(call, needs == Needs::Program, |variants| variants.first_mut().and_then(|v| v.paths.first_mut()).map(f))?
         .ok_or_else(|| PyTypeError::new_err("this Function is being destroyed"))
 }
 
-/// Runs `f` on the variants. Where that takes long, or one of the first one's paths does, `f` may ask now and then whether to end
-/// early, and Python code may run, also this function again: then the variants are taken out of the state meanwhile, and
-/// whatever that call made is dropped.
+/// Runs `f` on the variants. If that takes long, or a path of the first variant does, `f` may check whether to end
+/// early, and Python code may run, including this function: the variants are then taken out of the state, and
+/// those made by that call are dropped.
 fn apart<T>(call: &Call<'_>, takes_long: bool, f: impl FnOnce(&mut Vec<Variant>) -> T) -> PyResult<T> {
     let runs_python = |v: &Variant| takes_long || v.paths.iter().any(Path::takes_long);
     if !call.with(|state| state.variants.first().is_some_and(runs_python))? {
         return call.with(|state| f(&mut state.variants));
     }
     let mut variants = call.with(|state| std::mem::take(&mut state.variants))?;
-    // They go back also where memory was refused.
+    // They are put back even after a refused allocation.
     let result = catch_unwind(AssertUnwindSafe(|| asked(|| Ok(f(&mut variants)))));
     let made = call.with(|state| std::mem::replace(&mut state.variants, variants))?;
     drop(made);
@@ -312,7 +312,7 @@ pub fn call<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
         Ok(arguments) => arguments,
         Err(Others::Arrays) => return array_calls::call(&call),
         Err(_) => {
-            // While another function is traced the body, if there is one, runs, so that all it reads is seen.
+            // While another function is traced the body, if there is one, runs, so that its sources are seen.
             let has_body = call.with(|state| !state.body.bind(py).is_instance_of::<PyCFunction>())?;
             if !(has_body && crate::convert::refusals::is_tracing())
                 && let Some(results) = inline::call(&call)?
@@ -327,7 +327,7 @@ pub fn call<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     results.build(py, &mut &values[..])
 }
 
-/// Calls the body with the arguments as they are.
+/// Calls the body with unchanged arguments.
 pub fn call_body<'py>(call: &Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     keywords::check(call)?;
@@ -385,7 +385,7 @@ pub fn stats<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     Ok(table.into_any())
 }
 
-/// `f.program`: of the path used last.
+/// `f.program`: that of the last used path.
 pub fn program<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let arrays = call.with(|state| {
         let path = state.arrays.first().and_then(|v| v.paths.first()).filter(|_| state.variants.is_empty());

@@ -1,6 +1,6 @@
-//! What a code object of Python looks up by name.
+//! Names that a Python code object looks up.
 //!
-//! Promises: reads the bytecode of every supported CPython without running it; where an instruction is not known, its
+//! Promises: reads the bytecode of every supported CPython without running it; for an unknown instruction, its
 //! name counts as both a global and an attribute. Knows nothing of objects.
 
 use std::collections::HashSet;
@@ -9,14 +9,14 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyString};
 
-/// Names that a code object, and those inside it, look up.
+/// Names looked up by a code object and the code objects inside it.
 #[derive(Default)]
 pub struct Names<'py> {
     /// In the globals, or in the builtins.
     pub globals: Vec<Bound<'py, PyString>>,
     /// In objects and modules.
     pub attributes: Vec<Bound<'py, PyString>>,
-    /// Modules that are imported.
+    /// Imported modules.
     pub imports: Vec<Bound<'py, PyString>>,
     /// Text that may be the name of an attribute.
     pub texts: Vec<Bound<'py, PyString>>,
@@ -26,7 +26,7 @@ pub struct Names<'py> {
 
 /// The numbers of the instructions that have a name.
 struct Instructions {
-    /// With how far the number of the name is shifted.
+    /// With the shift of the name's number.
     named: Vec<(u8, u32)>,
     globals: HashSet<u8>,
     import: u8,

@@ -1,9 +1,9 @@
-//! Columns of numbers in arrays of any strides: where the rows of a batch come from and where their results go.
+//! Columns of numbers in arrays of any strides: sources of a batch's rows and targets of its results.
 //!
-//! Two columns that lie side by side, as in an array whose rows are points of a plane, are taken as pairs, which is about
-//! three times as fast as one after the other; a column without gaps is copied.
+//! Two adjacent columns, as in an array whose rows are points of a plane, are read as pairs, which is about
+//! three times as fast as separately; a column without gaps is copied.
 //!
-//! Promises: reads and writes the rows that it is told, nothing else. Knows nothing of programs.
+//! Promises: reads and writes only the given rows. Knows nothing of programs.
 #![allow(unsafe_code)]
 
 use burtorch_core::program::batch::{Rows, Sink, Source};
@@ -12,7 +12,7 @@ use burtorch_core::{DType, Float};
 
 use crate::convert::arrays::{Array, Kind};
 
-/// One column of numbers: where the first is, and how far it is to the next.
+/// One column of numbers: the address of the first, and the stride.
 #[derive(Clone, Copy)]
 pub struct Column {
     start: *mut u8,
@@ -20,15 +20,15 @@ pub struct Column {
     kind: Kind,
 }
 
-/// Columns of inputs, and where results go.
+/// Columns of inputs, and targets of results.
 pub struct Table {
     /// Those of the arguments.
     pub inputs: Vec<Column>,
     /// Inputs that are equal in all rows, after those.
     pub parameters: Vec<f64>,
-    /// Where values go.
+    /// Targets of values.
     pub values: Vec<Column>,
-    /// Where gradients go.
+    /// Targets of gradients.
     pub gradients: Vec<Column>,
 }
 
@@ -38,26 +38,26 @@ unsafe impl Sync for Table {}
 // SAFETY: as above.
 unsafe impl Send for Table {}
 
-/// Numbers as what they are, if they are f64.
+/// Numbers in their own type, if they are f64.
 fn as_f64<E: Float>(x: &[E]) -> Option<&[f64]> {
     // SAFETY: only f64 has this name.
     (E::DTYPE == DType::Float64).then(|| unsafe { std::slice::from_raw_parts(x.as_ptr().cast(), x.len()) })
 }
 
-/// The same to be written.
+/// The same for writing.
 fn as_f64_mut<E: Float>(x: &mut [E]) -> Option<&mut [f64]> {
     // SAFETY: as above.
     (E::DTYPE == DType::Float64).then(|| unsafe { std::slice::from_raw_parts_mut(x.as_mut_ptr().cast(), x.len()) })
 }
 
 impl Column {
-    /// Whether the other holds the numbers right behind those of this one.
+    /// Whether the other contains the numbers right after those of this one.
     fn is_beside(self, other: Column) -> bool {
         let are_f64 = (self.kind, other.kind) == (Kind::F64, Kind::F64);
         are_f64 && self.stride == other.stride && other.start == self.start.wrapping_add(size_of::<f64>())
     }
 
-    /// Whether its numbers lie one behind the other.
+    /// Whether its numbers are contiguous.
     fn is_dense(self) -> bool {
         self.kind == Kind::F64 && self.stride == size_of::<f64>() as isize
     }

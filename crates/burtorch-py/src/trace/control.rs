@@ -1,7 +1,7 @@
-//! Loops and choices over Arrays: their bodies are traced as those of transforms, and the instruction of the core is appended.
+//! Loops and branches over Arrays: their bodies are traced like those of transforms, and the core's instruction is appended.
 //!
-//! Promises: what a body uses of outer traces becomes an operand, in the order of first use; a carry keeps its structure,
-//! shape and dtype; what is refused appends nothing that anything reads. Knows nothing of derivatives.
+//! Promises: captures of outer traces become operands, in the order of first use; a carry keeps its structure,
+//! shape and dtype; a refused operation appends nothing that is used. Knows nothing of derivatives.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::numbers::number_of;
 use crate::convert::refusals::{error_here, not_in_a_trace};
 
-/// What a loop or choice is, besides its function.
+/// The kind of a loop or branch, besides its function.
 #[derive(Debug)]
 pub enum Control {
     /// The arguments are the first carry and the slices.
     Scan(ScanOptions),
     /// The argument is the first carry.
     While { condition: Py<PyAny>, most: Option<usize> },
-    /// From an integer up to another one; the argument is the first carry.
+    /// From an integer to another one, which is excluded; the argument is the first carry.
     Fori(i64, i64),
     /// The arguments are those of both functions; before them the predicate, if it is not known.
     Cond { no: Py<PyAny>, known: Option<bool> },
@@ -42,7 +42,7 @@ impl HoldsObjects for Control {
     }
 }
 
-/// What a message calls a type.
+/// The name of a type in messages.
 fn words(ty: &Type) -> String {
     format!("{} of shape {}", format!("{:?}", ty.element).to_lowercase(), ty.dims)
 }
@@ -52,7 +52,7 @@ pub fn mask<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     x.py().import("numpy")?.getattr("bool_")?.call1((x,))
 }
 
-/// What a body returned, with whole numbers of Python as the floats that arguments are, but for carries of integers and bools.
+/// The result of a body, with Python ints as floats, like arguments, except for carries of integers and bools.
 pub(super) fn adapted<'py>(result: &Bound<'py, PyAny>, carries: &[Type]) -> PyResult<Bound<'py, PyAny>> {
     let py = result.py();
     let mut leaves = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn adapted<'py>(result: &Bound<'py, PyAny>, carries: &[Type]) -> PyRe
     nest.build(py, &mut leaves.into_iter())
 }
 
-/// The Arrays of outer traces that bodies take after their first `n` arguments, each once.
+/// The Arrays of outer traces that follow the first `n` arguments of bodies, each once.
 fn captures_of<'py>(children: &[&Child<'py>], n: usize) -> Vec<Bound<'py, PyAny>> {
     let mut all: Vec<Bound<'py, PyAny>> = Vec::new();
     for capture in children.iter().flat_map(|child| &child.operands[n..]) {
@@ -84,7 +84,7 @@ fn position(all: &[Bound<'_, PyAny>], capture: &Bound<'_, PyAny>) -> Option<usiz
     all.iter().position(|known| known.cast::<PyArray>().is_ok_and(|known| known.get().is_same(capture)))
 }
 
-/// A body's program as the core takes it: with captures before its own `n` arguments, and calls written out.
+/// A body's program for the core: with captures before its own `n` arguments, and calls expanded.
 fn arranged(child: &Child<'_>, n: usize, captures: &[Bound<'_, PyAny>]) -> burtorch_core::Result<ArrayProgram> {
     let mut b = ArrayBuilder::new(child.program.dtype())?;
     let input = |b: &mut ArrayBuilder, ty: Type| b.input(&ty.dims, ty.element);
@@ -113,7 +113,7 @@ fn as_mask(program: &ArrayProgram) -> burtorch_core::Result<ArrayProgram> {
     b.finish(&[mask])?.without_calls()
 }
 
-/// An instruction in the present trace; `build` is given the values of captures and of the other operands, which have these types.
+/// An instruction in the current trace; `build` receives the values of captures and of the other operands, which have these types.
 fn appended<'py>(
     py: Python<'py>,
     captures: &[Bound<'py, PyAny>],
@@ -136,7 +136,7 @@ fn appended<'py>(
 }
 
 impl Transform {
-    /// The results of the loop or choice, in the present trace.
+    /// The results of the loop or branch, in the current trace.
     pub fn control<'py>(
         &self,
         py: Python<'py>,
@@ -151,7 +151,7 @@ impl Transform {
         }
     }
 
-    /// Traces a body; `carries` are the types that its first results shall have.
+    /// Traces a body; `carries` are the required types of its first results.
     fn body<'py>(
         &self,
         py: Python<'py>,
@@ -165,7 +165,7 @@ impl Transform {
         })
     }
 
-    /// Refuses a body that returns another carry than it is given.
+    /// Refuses a body that changes the type of the carry.
     fn check_carry(&self, py: Python<'_>, given: (&Nest, &[Type]), found: (&Nest, &[Type])) -> PyResult<()> {
         if !found.0.same(py, given.0) {
             let message = format!(
@@ -250,7 +250,7 @@ impl Transform {
         let is_known = Cell::new(false);
         let asked = traced_child(py, &self.text(py), &arguments, types, Source::Body(n), |given| {
             let result = condition.call1(given)?;
-            // That of Python, or of NumPy.
+            // Python's or NumPy's.
             is_known.set(result.extract::<bool>().is_ok());
             Ok(result)
         })?;
@@ -336,7 +336,7 @@ impl Transform {
     }
 }
 
-/// A predicate: what it is if that is known; an Array must be one bool.
+/// A predicate: its outcome if it is known; an Array must be one bool.
 pub fn known_predicate(predicate: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     if let Ok(array) = predicate.cast::<PyArray>() {
         let ty = array.get().type_of();
@@ -350,7 +350,7 @@ pub fn known_predicate(predicate: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     }
     let found = predicate.get_type();
     match predicate.extract::<bool>() {
-        // That of NumPy.
+        // NumPy's.
         Ok(known) => Ok(Some(known)),
         Err(_) => match number_of(predicate)? {
             Some(number) => Ok(Some(number != 0.0)),

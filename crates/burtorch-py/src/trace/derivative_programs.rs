@@ -1,6 +1,6 @@
-//! Programs that transforms make of the program of a body: Jacobians, batches with axes anywhere, gradients of Parameters.
+//! Programs that transforms derive from the program of a body: Jacobians, batches with any axes, gradients of Parameters.
 //!
-//! Promises: the new program takes the arguments of the old one, and others after them where it says so. Knows no Python.
+//! Promises: the new program takes the arguments of the old one, followed by others if documented. Knows no Python.
 
 use std::sync::Arc;
 
@@ -32,13 +32,13 @@ fn basis(b: &mut ArrayBuilder, rows: usize, start: usize, dims: Dims) -> Result<
     b.reshape(ones, &[&[rows], &dims[..]].concat())
 }
 
-/// The shape of both, one after the other.
+/// Both shapes, concatenated.
 fn beside(x: Dims, y: Dims) -> Result<Dims> {
     Dims::new(&[&x[..], &y[..]].concat())
 }
 
-/// The Jacobian of each result, an array of floats, by each variable: of the shapes of both. By forward mode where there are
-/// no more numbers in the variables than in the results, else by reverse mode; all columns, or rows, at once.
+/// The Jacobian of each result, an array of floats, by each variable, with the shapes of both. Uses forward mode if the
+/// variables contain no more numbers than the results, else reverse mode; all columns, or rows, at once.
 pub fn jacobian(program: &ArrayProgram, by: &[Variable]) -> Result<ArrayProgram> {
     let input_types = program.input_types();
     let variables: Vec<Dims> = by
@@ -90,7 +90,7 @@ pub fn jacobian(program: &ArrayProgram, by: &[Variable]) -> Result<ArrayProgram>
     b.finish(&blocks)
 }
 
-/// The program for `rows` rows at once: of which argument each axis runs along the rows, and which axis of each result;
+/// The program for `rows` rows at once: the axis of each argument along the rows, and the axis of each result;
 /// `None` for a result that is the same for all rows.
 pub fn batched(
     program: &ArrayProgram,
@@ -139,8 +139,8 @@ pub fn totalled(
     b.finish(&results)?.over_rows(in_axes, &vec![over; n], rows)
 }
 
-/// The value, a single number, and its gradient by all Parameters that the program reads: for each of these sets, of so many
-/// numbers, the flat gradient.
+/// The value, a single number, and its gradient by all Parameters that the program reads: a flat gradient for each of these
+/// sets, with their lengths.
 pub fn parameter_gradient(program: &ArrayProgram, sets: &[(u32, usize)]) -> Result<ArrayProgram> {
     let program = program.without_calls()?;
     let by: Vec<_> = (0..program.params().len()).map(Variable::Param).collect();
@@ -167,7 +167,7 @@ pub fn parameter_gradient(program: &ArrayProgram, sets: &[(u32, usize)]) -> Resu
     b.finish(&outputs)
 }
 
-/// The types of arguments of one row; an error names the argument whose axis is not there, or has another extent.
+/// The types of arguments of one row; an error names an argument without the axis, or with another extent.
 pub fn row_types(types: &[Type], axes: &[Option<isize>]) -> Result<(Vec<Type>, Vec<Option<usize>>, usize)> {
     let mut rows = None;
     let (mut of_row, mut found) = (Vec::new(), Vec::new());

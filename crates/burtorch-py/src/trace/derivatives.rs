@@ -48,7 +48,7 @@ fn with_scalar<T>(
     }
 }
 
-/// The value of an option, made when it is first asked for.
+/// The value of an option, created at first use.
 fn ready<T>(place: &mut Option<T>, make: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_core::Result<&mut T> {
     if place.is_none() {
         *place = Some(make()?);
@@ -189,7 +189,7 @@ pub fn jacobian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
         let mut entries = vec![0.0; m * n];
         let jacobian = ready(&mut path.jacobian, || Jacobian::new(&path.program))?;
         if !jacobian.run(&x, &mut entries)? {
-            // A zero seed may have met an infinite partial: each row on its own nodes tells.
+            // A zero seed may have met an infinite partial: each row computed separately decides.
             for (k, row) in entries.chunks_exact_mut(n).enumerate() {
                 row_alone(&path.program, k, &x, row)?;
             }
@@ -253,10 +253,10 @@ pub fn hessian_sparsity<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     sparse(call.py(), &pattern, arguments.numbers.len(), &vec![1.0; pattern.columns.len()])
 }
 
-/// Numbers that are computed in the time that one entry takes to be looked up.
+/// Numbers that can be computed in the time of one look-up of an entry.
 const ENTRY: usize = 16;
 
-/// A pattern, and in which direction each of its entries is found: made once for a path.
+/// A pattern, and the direction of each of its entries: computed once per path.
 pub struct Colouring {
     pattern: Arc<Pattern>,
     colours: Vec<u32>,
@@ -281,7 +281,7 @@ impl Colouring {
         f64::from(u8::from(self.colours[column] as usize == colour))
     }
 
-    /// What puts an entry of a row and a colour into its place. Those of a row come by ascending colour.
+    /// Places an entry of a row and a colour. Entries of a row come by ascending colour.
     fn put(&self) -> impl FnMut(&mut [f64], usize, usize, f64) + '_ {
         let mut next = self.pattern.starts.clone();
         move |data, row, colour, entry| {

@@ -1,7 +1,7 @@
 //! Traced functions in files: `f.save`, `load_function`, pickling.
 //!
-//! Promises: a file holds shapes and programs and no code; a damaged one is refused with a reason. A function from a file
-//! has no body: where no saved path is right it says so.
+//! Promises: a file contains shapes and programs but no code; a damaged one is refused with a reason. A function from a file
+//! has no body: if no saved path is right it says so.
 
 use std::path::PathBuf;
 
@@ -22,10 +22,10 @@ use crate::convert::errors::{IntoPython, derived};
 use crate::convert::signals::asked;
 use crate::node::parameter::PyParameter;
 
-/// Shapes in a file are nested no deeper.
+/// The largest nesting of shapes in a file.
 const DEEPEST: usize = 32;
 
-/// A shape as numbers: what it is, then its parts. Keys of dicts go to `keys`.
+/// A shape as numbers: its kind, then its parts. Keys of dicts go to `keys`.
 fn write_tree(py: Python<'_>, tree: &Tree, numbers: &mut Vec<u32>, keys: &mut Vec<String>) {
     match tree {
         Tree::Number => numbers.push(0),
@@ -61,7 +61,7 @@ impl Shapes<'_> {
         self.numbers.next().copied()
     }
 
-    /// `None` for anything but a shape.
+    /// `None` if the numbers do not describe a shape.
     fn tree(&mut self, py: Python<'_>, depth: usize) -> Option<Tree> {
         if depth > DEEPEST {
             return None;
@@ -100,7 +100,7 @@ impl Shapes<'_> {
 fn to_bytes(call: &Call<'_>) -> PyResult<Vec<u8>> {
     let py = call.py();
     let name = call.with(|state| state.name.clone())?;
-    // What is written is right now.
+    // Only valid traces are written.
     let arrays = array_calls::first_variant(call)?;
     audit::refresh(call, &audit::recorded_at(call, true)?)?;
     array_calls::restore(call, arrays)?;
@@ -132,7 +132,7 @@ fn to_bytes(call: &Call<'_>) -> PyResult<Vec<u8>> {
         let dtype = paths.first().map(|(program, _)| program.dtype());
         let header = Header { dtype, lanes: 1, count: paths.len() as u64, ..Header::new(FileKind::PROGRAM) };
         let mut writer = Writer::new(header)?;
-        // Where the function is defined is nobody else's business.
+        // Without the place of the definition, which is private.
         writer.text(*b"NAME", name.split(' ').next().unwrap_or(""))?;
         if !paths.is_empty() {
             writer.section(*b"TREE", &numbers)?;
@@ -162,7 +162,7 @@ pub fn save_to<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     Ok(py.None().into_bound(py))
 }
 
-/// What a file holds, before it is made a function.
+/// The content of a file, before it becomes a function.
 struct Read {
     name: String,
     shapes: Vec<u32>,
@@ -181,7 +181,7 @@ fn from_bytes(bytes: &[u8]) -> burtorch_core::Result<Read> {
         keys = reader.text(*b"KEYS")?.to_string();
     }
     let mut paths = Vec::new();
-    // Each path takes bytes, so a lie about their number ends with a section that is missing.
+    // Each path takes bytes, so a wrong count ends with a missing section.
     for _ in 0..n_paths {
         let parameters = reader.section::<f64>(*b"PARA")?.to_vec()?;
         paths.push((parameters, Program::read(&mut reader)?));
@@ -194,7 +194,7 @@ fn from_bytes(bytes: &[u8]) -> burtorch_core::Result<Read> {
     Ok(Read { name, shapes, keys, paths, arrays })
 }
 
-/// The variant of functions of numbers that a file holds, if it holds one.
+/// The variant of functions of numbers in a file, if there is one.
 fn variant_of(
     py: Python<'_>,
     shapes: &[u32],
@@ -223,7 +223,7 @@ fn variant_of(
     Ok(Some(variant))
 }
 
-/// What a function from a file says to arguments that it has no trace for.
+/// The error of a function from a file for arguments without a trace.
 pub fn no_trace(name: &str) -> String {
     format!(
         "{name} was loaded from a file, which has no trace for this: arguments of another shape, static \
@@ -266,17 +266,17 @@ pub fn function_from_bytes<'py>(py: Python<'py>, bytes: &Bound<'py, PyBytes>) ->
     Ok(function)
 }
 
-/// A traced function from a file that Function.save() wrote.
+/// A traced function from a file written by Function.save().
 ///
 /// Args:
 ///     path: the file.
 ///
 /// Returns:
-///     A Function with the paths that had been traced for the shape of arguments used last; it has no body, so it
+///     A Function with the saved paths for one shape of arguments; it has no body, so it
 ///     traces nothing more.
 ///
 /// Raises:
-///     FormatError: the file is damaged, or is something else; nothing of it is run.
+///     FormatError: the file is damaged, or has other content; none of it is run.
 ///     OSError: the file cannot be read.
 ///
 /// Example:

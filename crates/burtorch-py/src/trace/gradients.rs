@@ -1,7 +1,7 @@
-//! `f.grad` and `f.value_and_grad` with numbers: by all arguments, or by some, for which the reverse pass computes no more than
-//! these need.
+//! `f.grad` and `f.value_and_grad` with numbers: by all arguments, or by some, for which the reverse pass computes only
+//! what these need.
 //!
-//! Promises: a gradient by some arguments has the bits of the gradient by all. Knows no arrays.
+//! Promises: a gradient by some arguments has the bits of the full gradient. Knows no arrays.
 
 use std::ops::Range;
 
@@ -26,13 +26,13 @@ use crate::convert::buffer::type_name;
 use crate::convert::errors::derived;
 use crate::convert::sets::{listed, range_in};
 
-/// Choices of arguments whose code a path keeps.
+/// The number of argument choices whose code a path keeps.
 const MOST_KEPT: usize = 8;
 
 /// A path's program for the gradient by some of the arguments' numbers.
 pub struct BySome {
     wanted: Vec<bool>,
-    /// For each input, which one of the path's that is.
+    /// For each input, the number of the path's input.
     inputs: Vec<u32>,
     replay: Scalars,
 }
@@ -44,7 +44,7 @@ impl BySome {
         Ok(BySome { wanted: wanted.to_vec(), inputs, replay: Scalars::new(&program, build)? })
     }
 
-    /// Computes the values at `numbers` with the program for those that are wanted, which is then the first of the path's; the
+    /// Computes the values at `numbers` with the program for the wanted ones, which then becomes the path's first; returns the
     /// number of the first guard that disagrees.
     pub fn attempt(path: &mut Path, wanted: &[bool], numbers: &[f64]) -> burtorch_core::Result<Result<(), usize>> {
         let known = path.by_some.iter().position(|by| by.wanted == wanted);
@@ -68,7 +68,7 @@ impl BySome {
         }))
     }
 
-    /// The value of the only output and its gradient by what is wanted, after an attempt.
+    /// The value of the only output and its wanted gradient, after an attempt.
     fn value_and_gradient(&mut self) -> (f64, Vec<f64>) {
         let n = self.wanted.iter().filter(|&&is_wanted| is_wanted).count();
         with_scalars!(&mut self.replay, replay => {
@@ -77,14 +77,13 @@ impl BySome {
         })
     }
 
-    /// Bytes of what is ready to run.
+    /// Bytes of compiled code.
     pub fn bytes(&self) -> usize {
         self.inputs.len() * 5 + with_scalars!(&self.replay, replay => replay.bytes())
     }
 }
 
-/// The value of the only output, and those numbers of its gradient that are wanted, one after another; all where none are
-/// chosen.
+/// The value of the only output, and the wanted numbers of its gradient, concatenated; all by default.
 fn value_and_gradient(
     call: &Call<'_>,
     arguments: &Arguments<'_>,
@@ -113,7 +112,7 @@ fn value_and_gradient(
     })
 }
 
-/// What a gradient is by: arguments, whose containers it has, or numbers of theirs.
+/// The variables of a gradient: arguments, with their containers, or numbers of them.
 struct Chosen<'py> {
     by: Argnums,
     wanted: Option<Bound<'py, PyAny>>,
@@ -130,7 +129,7 @@ impl<'py> Chosen<'py> {
         Ok(Chosen { by: Argnums::of(argnums.filter(|which| !which.is_none()).as_ref())?, wanted })
     }
 
-    /// For each number of the arguments whether it is chosen; `None` for all.
+    /// Whether each number of the arguments is selected; `None` for all.
     fn flags(&self, tree: &Tree) -> PyResult<Option<Vec<bool>>> {
         let Some(what) = &self.wanted else {
             return if self.by == Argnums::All { Ok(None) } else { wanted(tree, &self.by).map(Some) };
@@ -140,7 +139,7 @@ impl<'py> Chosen<'py> {
         Ok(Some(flags))
     }
 
-    /// The gradient as it is returned.
+    /// The returned gradient.
     fn shaped(&self, py: Python<'py>, tree: &Tree, gradient: &[f64]) -> PyResult<Bound<'py, PyAny>> {
         match self.wanted {
             Some(_) => filled(py, &[gradient.len()], Kind::F64, gradient),
@@ -149,7 +148,7 @@ impl<'py> Chosen<'py> {
     }
 }
 
-/// The numbers of `n` that are wanted.
+/// The wanted numbers of `n`.
 fn ranges(n: usize, what: &Bound<'_, PyAny>) -> PyResult<Vec<Range<u32>>> {
     if let Some(ranges) = listed(n, "numbers", what)? {
         return Ok(ranges);
@@ -160,21 +159,21 @@ fn ranges(n: usize, what: &Bound<'_, PyAny>) -> PyResult<Vec<Range<u32>>> {
     })
 }
 
-/// For each of `n` arguments whether it is chosen.
+/// Whether each of `n` arguments is selected.
 fn flags(chosen: &[usize], n: usize) -> Vec<bool> {
     let mut flags = vec![false; n];
     chosen.iter().for_each(|&k| flags[k] = true);
     flags
 }
 
-/// For each number of the arguments whether it belongs to a chosen one.
+/// Whether each number of the arguments belongs to a selected one.
 fn wanted(tree: &Tree, by: &Argnums) -> PyResult<Vec<bool>> {
     let Tree::Sequence { items, .. } = tree else { return Ok(vec![true; tree.len()]) };
     let chosen = flags(&by.among(items.len())?, items.len());
     Ok(items.iter().zip(chosen).flat_map(|(item, is_chosen)| std::iter::repeat_n(is_chosen, item.len())).collect())
 }
 
-/// The gradient in the shape of the arguments of `by`, whose numbers it has one after another: of the only one, or a tuple.
+/// The gradient in the shape of the arguments of `by`, from its concatenated numbers: of the only one, or a tuple.
 pub fn shaped<'py>(py: Python<'py>, tree: &Tree, gradient: &[f64], by: &Argnums) -> PyResult<Bound<'py, PyAny>> {
     let mut rest = gradient;
     let items = match tree {
@@ -197,7 +196,7 @@ pub fn shaped<'py>(py: Python<'py>, tree: &Tree, gradient: &[f64], by: &Argnums)
     }
 }
 
-/// Value and gradient, or where arguments are arrays what the function of that name gives.
+/// Value and gradient, or, if arguments are arrays, the result of the array method of that name.
 fn either<'py>(
     mut call: Call<'py>,
     method: &'static str,

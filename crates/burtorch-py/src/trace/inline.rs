@@ -1,7 +1,7 @@
 //! A traced function called with Values: its program is appended to their graph, without running the body.
 //!
-//! Promises: Values, gradients and results are those of the body. Where the body might return something else than this
-//! can make, or where comparisons have to be remembered, the body runs. Holds no reference into a state or a graph
+//! Promises: Values, gradients and results are those of the body. If the body might return an object that this
+//! cannot make, or if comparisons have to be recorded, the body runs. Holds no reference into a state or a graph
 //! while Python code runs.
 #![allow(unsafe_code)]
 
@@ -29,7 +29,7 @@ struct Mixed {
 }
 
 impl Mixed {
-    /// Takes an argument apart; `None` for what only the body understands.
+    /// Splits an argument; `None` for objects that only the body understands.
     fn read(&mut self, object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Option<Tree>> {
         // SAFETY: a living object under the GIL.
         if unsafe { is_value(object.as_ptr()) } {
@@ -79,7 +79,7 @@ fn is_plain(results: &Tree) -> bool {
     }
 }
 
-/// The numbers of the operands, if their graph is of the function's type and nothing special is going on there.
+/// The numbers of the operands, if their graph has the function's type and is in its usual state.
 fn numbers(owner: &Bound<'_, PyGraph>, mixed: &Mixed, dtype: DType) -> PyResult<Option<Vec<f64>>> {
     let py = owner.py();
     let is_ready = owner.get().look(py, |cell| {
@@ -131,7 +131,7 @@ pub fn call<'py>(call: &Call<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         is_simple.then(|| (path.program.clone(), path.results.copy(py)))
     });
     let found = match found {
-        // What cannot be traced can be called with Values all the same.
+        // Functions that cannot be traced can still be called with Values.
         Err(error) if error.get_type(py).name()? == "TraceError" => None,
         found => found?,
     };

@@ -1,7 +1,7 @@
 //! `bt.scan`, `bt.while_loop`, `bt.fori_loop`, `bt.cond` and `bt.checkpoint`.
 //!
-//! Promises: inside of a trace with Arrays one instruction is appended to it; outside of one, the loop is traced as a Function of its
-//! arguments is, and runs. Knows nothing of how bodies are traced.
+//! Promises: inside a trace with Arrays one instruction is appended to it; outside, the loop is traced like a Function of its
+//! arguments, and runs. Does not know how bodies are traced.
 
 use burtorch_core::array::{Checkpoint, Dims, Element, ScanOptions, Type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -19,7 +19,7 @@ use crate::convert::buffer::type_name;
 use crate::convert::errors::if_any;
 use crate::convert::refusals::{is_tracing, needs_arrays};
 
-/// The results of a loop or choice at these arguments.
+/// The results of a loop or branch at these arguments.
 fn done<'py>(
     f: &Bound<'py, PyAny>,
     name: &'static str,
@@ -38,7 +38,7 @@ fn done<'py>(
     function(f, made)?.call1(PyTuple::new(py, positional)?)
 }
 
-/// An argument whose bools are those of NumPy: a carry of a bool stays one.
+/// An argument with Python bools as NumPy's: a carry of a bool stays a bool.
 fn with_masks<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let mut leaves = Vec::new();
     let nest = Nest::of(argument, &mut leaves)?;
@@ -51,7 +51,7 @@ fn with_masks<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> 
     nest.build(argument.py(), &mut leaves.into_iter())
 }
 
-/// Refuses what cannot be called.
+/// Refuses an object that is not callable.
 fn callable(f: &Bound<'_, PyAny>, name: &str) -> PyResult<()> {
     if f.is_callable() {
         return Ok(());
@@ -59,7 +59,7 @@ fn callable(f: &Bound<'_, PyAny>, name: &str) -> PyResult<()> {
     Err(PyTypeError::new_err(format!("{name}() takes a function, found {}", f.get_type().name()?)))
 }
 
-/// A number of steps, or of steps between others.
+/// A number of steps, or of steps between checkpoints.
 fn steps(x: Option<&Bound<'_, PyAny>>, name: &str, least: usize) -> PyResult<Option<usize>> {
     let Some(x) = x else { return Ok(None) };
     match if_any(x.py(), x.extract::<usize>())? {
@@ -68,22 +68,22 @@ fn steps(x: Option<&Bound<'_, PyAny>>, name: &str, least: usize) -> PyResult<Opt
     }
 }
 
-/// A loop over the first axis of arrays: `carry, y = f(carry, x)` for each x of xs; the last carry, and all y stacked.
+/// A loop over the first axis of arrays: `carry, y = f(carry, x)` for each x of xs; returns the last carry and all y stacked.
 ///
 /// Args:
-///     f: a function of the carry and of one slice of xs, that returns a tuple of the next carry and of what is stacked.
+///     f: a function of the carry and of one slice of xs that returns a tuple of the next carry and of a result to stack.
 ///     init: the first carry: a number, an array, or lists, tuples and dicts of them. A carry keeps its structure, shapes and dtypes.
-///     xs: arrays with the same extent along their first axis, in containers; None if there are none.
-///     length: the number of steps; needed without xs.
-///     reverse: from the last slice to the first.
-///     checkpoint: what reverse mode keeps: None for each carry, k for each k-th one, "sqrt" for as many as there are steps
-///         between them; it computes the others again.
+///     xs: arrays with the same extent along their first axis, in containers; or None.
+///     length: the number of steps; required without xs.
+///     reverse: whether to start from the last slice.
+///     checkpoint: the carries that reverse mode keeps: None for all, k for every k-th one, "sqrt" for as many as there are
+///         steps between them; the others are recomputed.
 ///
 /// Raises:
-///     TraceError: the carry changes its structure, shape or dtype, or f returns no tuple of two.
+///     TraceError: the carry changes its structure, shape or dtype, or f does not return a tuple of two.
 ///     ValueError: arrays of different lengths, another length than that of xs, or neither xs nor length.
 ///
-/// f is traced once, whatever the length. Values and first derivatives are those of a loop of Python.
+/// f is traced once, whatever the length. Values and first derivatives are those of a Python loop.
 ///
 /// Example:
 ///     >>> import burtorch as bt, numpy as np
@@ -109,16 +109,16 @@ fn scan<'py>(
     done(f, "scan", Control::Scan(ScanOptions { length, reverse, checkpoint }), &[init, xs])
 }
 
-/// `carry = body(carry)` as long as `cond(carry)` is true; the last carry.
+/// `carry = body(carry)` while `cond(carry)` is true; returns the last carry.
 ///
 /// Args:
 ///     cond: a function of the carry that returns one bool.
 ///     body: a function of the carry that returns the next one.
-///     init: the first carry, as that of `scan`.
-///     max_steps: the loop ends after so many steps at the latest.
+///     init: the first carry, as for `scan`.
+///     max_steps: the largest number of steps.
 ///
 /// Raises:
-///     TraceError: the carry changes its structure, shape or dtype, or cond returns no single bool.
+///     TraceError: the carry changes its structure, shape or dtype, or cond does not return a single bool.
 ///
 /// Both functions are traced once. Reverse mode keeps the carry of each step.
 ///
@@ -139,17 +139,17 @@ fn while_loop<'py>(
     done(body, "while_loop", Control::While { condition: cond.unbind(), most }, &[init])
 }
 
-/// `carry = body(i, carry)` for the integers i from lower up to upper, without it; the last carry.
+/// `carry = body(i, carry)` for the integers i from lower to upper, upper excluded; returns the last carry.
 ///
 /// Args:
 ///     lower: the first integer, or an Array of one.
-///     upper: the one after the last, or an Array of one.
-///     body: a function of the integer, an Array, and the carry, that returns the next carry.
-///     init: the first carry, as that of `scan`.
+///     upper: the integer after the last, or an Array of one.
+///     body: a function of the integer, an Array, and the carry that returns the next carry.
+///     init: the first carry, as for `scan`.
 ///
 /// Raises:
 ///     TraceError: the carry changes its structure, shape or dtype.
-///     TypeError: bounds that are not whole numbers.
+///     TypeError: bounds that are not integers.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -186,17 +186,17 @@ fn fori_loop<'py>(
     done(body, "fori_loop", Control::Fori(bound(lower)?, bound(upper)?), &[init])
 }
 
-/// `f(*args)` where pred is true, else `g(*args)`; only one of them is computed.
+/// `f(*args)` if pred is true, else `g(*args)`; only one of them is computed.
 ///
 /// Args:
-///     pred: one bool or number, of which 0 is false, or an Array that is one.
+///     pred: one bool or number (0 is false), or an Array of one.
 ///     f: a function of the arguments.
 ///     g: a function that returns the same structure, shapes and dtypes.
 ///     args: numbers, arrays, or lists, tuples and dicts of them.
 ///
 /// Raises:
 ///     TraceError: f and g return different structures, shapes or dtypes.
-///     TypeError: pred is no single bool or number.
+///     TypeError: pred is not a single bool or number.
 ///
 /// Both functions are traced. Under vmap with a predicate that differs from row to row both are computed.
 ///
@@ -217,7 +217,7 @@ fn cond<'py>(
     if is_tracing() && current(f.py()).is_none() {
         return Err(needs_arrays(f.py(), "cond()"));
     }
-    // An Array of a graph has its number now.
+    // An Array of a graph has a number.
     if let Ok(array) = pred.cast::<PyArray>()
         && array.get().trace(f.py()).get().depth() == 0
         && current(f.py()).is_none()
@@ -231,7 +231,7 @@ fn cond<'py>(
     done(f, "cond", Control::Cond { no: g.unbind(), known }, &positional)
 }
 
-/// The same function, of which reverse mode keeps the arguments and computes what lies between them and the results again.
+/// The same function, but reverse mode keeps only its arguments and recomputes its intermediate results.
 ///
 /// Args:
 ///     f: a function of numbers, arrays, and lists, tuples and dicts of them.

@@ -1,8 +1,8 @@
-//! `@bt.primitive`: a Python function with a derivative of its own, eager and in traced functions.
+//! `@bt.primitive`: a Python function with a user-defined derivative, eager and in traced functions.
 //!
-//! Promises: no reference into a graph or a function's state is held while the user's code runs. Where that code raises
-//! during a replay, the replay is given up and the function traced again, so that the error is raised where it belongs;
-//! what cannot be retried that way is kept in [`raised`].
+//! Promises: no reference into a graph or a function's state is held while the user's code runs. If that code raises
+//! during a replay, the replay is abandoned and the function traced again, so that the error is raised in its usual place;
+//! errors for which that is impossible are kept in [`raised`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ use crate::node::vector::{Operand, all_nodes, atomically, common_owner, wrap};
 
 /// The error of the last primitive that failed in a replay.
 static RAISED: Mutex<Option<PyErr>> = Mutex::new(None);
-/// Whether there is one: asked at every call. Relaxed, as the lock publishes the error.
+/// Whether there is one, which every call checks. Relaxed, as the lock publishes the error.
 static HAS_RAISED: AtomicBool = AtomicBool::new(false);
 
 /// Takes the error of a primitive that failed in a replay, if there is one.
@@ -36,7 +36,7 @@ pub fn raised() -> Option<PyErr> {
     RAISED.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// As [`raised`], of an exception that is not ordinary: Ctrl-C must not be lost because a trace follows.
+/// As [`raised`], for special exceptions: Ctrl-C must not be lost because a trace follows.
 pub fn interrupted(py: Python<'_>) -> Option<PyErr> {
     raised().filter(|error| !error.is_instance_of::<PyException>(py))
 }
@@ -47,21 +47,21 @@ fn keep(error: PyErr) -> Failed {
     Failed
 }
 
-/// A Python function of real numbers that is differentiated by a rule of its own.
+/// A Python function of real numbers with a user-defined derivative rule.
 ///
 /// Called with numbers it is the function. Called with Values or Vectors it appends one node: the function is called with floats (and
 /// lists of them), then its derivative, and every replay calls back into Python. Called with Arrays, as by `bt.grad` and the
 /// other transforms, the function and the rules that derivatives need are traced, and replays call no Python.
 ///
 /// Args:
-///     function: takes numbers, and sequences of numbers, by position; returns one number. It must always return the
-///         same for the same arguments.
+///     function: takes numbers, and sequences of numbers, by position; returns one number. It must be
+///         deterministic.
 ///
 /// Raises:
-///     TypeError: the function is not callable; it returned no number; it has no derivative yet.
-///     ValueError: the derivative returned other numbers than those of the operands.
+///     TypeError: the function is not callable, did not return a number, or has no derivative yet.
+///     ValueError: the derivative returned a wrong number of contributions.
 ///
-/// Of Values first derivatives only. Of Arrays those of any order, in both modes by either rule.
+/// Values support only first derivatives. Arrays support those of any order, in both modes with either rule.
 ///
 /// Example:
 ///     >>> import math
@@ -113,8 +113,8 @@ impl PyPrimitive {
     /// Sets the derivative and returns the rule; usable as a decorator.
     ///
     /// Args:
-    ///     rule: called as rule(g, y, *args) with the adjoint g of the result y; returns what it contributes to each
-    ///         argument, in its structure. It must be linear in g: of Values it is asked with g = 1.0.
+    ///     rule: called as rule(g, y, *args) with the adjoint g of the result y; returns the contribution to each
+    ///         argument, in its structure. It must be linear in g: for Values it is called with g = 1.0.
     ///
     /// Example:
     ///     >>> import burtorch as bt
@@ -128,7 +128,7 @@ impl PyPrimitive {
         Ok(rule)
     }
 
-    /// Sets the derivative along a direction and returns the rule; usable as a decorator. Without defvjp() gradients use it too.
+    /// Sets the directional derivative and returns the rule; usable as a decorator. Without defvjp() gradients use it too.
     ///
     /// Args:
     ///     rule: called as rule(tangents, y, *args) with a tuple of tangents shaped like the arguments; returns a number.
@@ -206,12 +206,12 @@ impl PyPrimitive {
     }
 }
 
-/// Why a primitive without rules is not differentiated.
+/// The error for differentiating a primitive without rules.
 pub fn no_derivative(name: &str) -> PyErr {
     PyTypeError::new_err(format!("the primitive {name} has no derivative; give it one with defvjp"))
 }
 
-/// Whether an argument that holds one scalar is a sequence all the same.
+/// Whether an argument of one scalar is nevertheless a sequence.
 fn is_sequence(x: &Bound<'_, PyAny>) -> bool {
     quietly(x.py(), || x.hasattr("__len__")).unwrap_or(false)
 }
@@ -270,8 +270,8 @@ fn read(owner: &Bound<'_, PyGraph>, operand: &Operand, to: &mut Vec<f64>) -> PyR
     Ok(())
 }
 
-/// A primitive with the shape of its arguments: `None` for a number, how many for a sequence. Programs are shared, so they
-/// know the primitive by a weak reference; what holds a program holds the primitive, where the garbage collector sees it.
+/// A primitive with the shape of its arguments: `None` for a number, the length for a sequence. Programs are shared, so they
+/// refer to the primitive weakly; the owner of a program holds the primitive, where the garbage collector sees it.
 struct PythonCall {
     primitive: Py<PyWeakrefReference>,
     name: String,
@@ -359,7 +359,7 @@ impl PythonCall {
         Ok(())
     }
 
-    /// The derivative along a direction, by the rule for that.
+    /// The directional derivative, by its rule.
     fn along(&self, py: Python<'_>, x: &[f64], y: &Bound<'_, PyAny>, direction: &[f64]) -> PyResult<f64> {
         let jvp = rule(py, &self.primitive(py)?.get().jvp).ok_or_else(|| no_derivative(&self.name))?;
         let tangents = PyTuple::new(py, self.arguments(py, direction)?)?.into_any();

@@ -1,4 +1,4 @@
-//! `Program` for Python: what a function traced, to be read.
+//! `Program` for Python: a traced program to inspect.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
 use crate::convert::signals::asked;
 
-/// What a function traced: a list of operations. str() is a listing.
+/// The program of a traced function: a list of operations. str() is a listing.
 ///
 /// Read from Function.program; it never changes.
 ///
@@ -35,7 +35,7 @@ use crate::convert::signals::asked;
 #[pyclass(frozen, name = "Program", module = "burtorch", weakref)]
 pub struct PyProgram {
     program: Content,
-    /// Those that it calls, which it knows by weak references.
+    /// The primitives that it calls, which it refers to weakly.
     primitives: Vec<Py<PyPrimitive>>,
 }
 collected!(PyProgram: primitives);
@@ -89,7 +89,7 @@ impl PyProgram {
         true
     }
 
-    /// How often each op occurs, by name.
+    /// The number of occurrences of each op, by name.
     #[getter]
     fn op_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let table = PyDict::new(py);
@@ -110,7 +110,7 @@ impl PyProgram {
         Ok(table)
     }
 
-    /// The number of inputs, those of parameters included.
+    /// The number of inputs, including parameters.
     #[getter]
     fn n_inputs(&self) -> usize {
         match &self.program {
@@ -128,7 +128,7 @@ impl PyProgram {
         }
     }
 
-    /// The number of guards: comparisons whose answer the program relies on and each call checks.
+    /// The number of guards: comparisons that every call checks.
     #[getter]
     fn n_guards(&self) -> usize {
         match &self.program {

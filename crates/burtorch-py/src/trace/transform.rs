@@ -1,7 +1,7 @@
-//! Transforms: functions made of functions, as gradients are. Called with Arrays of a trace they trace what they are made of in
-//! a trace inside of that one, transform its program, and append a call of it.
+//! Transforms: functions of functions, such as gradients. Called with Arrays of a trace they trace their function in
+//! a nested trace, transform its program, and append a call of it.
 //!
-//! Promises: what a body uses of outer traces becomes an argument of its program, so a derivative is by its own arguments
+//! Promises: captures of outer traces become arguments of the program, so a derivative is by its own arguments
 //! only, however transforms are nested. A transform is the body of a Function, which finds its constants, keeps its programs
 //! and runs them. Knows no numbers.
 
@@ -24,14 +24,14 @@ use crate::convert::gc::{HoldsObjects, Visitor, collected};
 use crate::convert::refusals::{needs_arrays, not_in_a_trace};
 use crate::convert::signals::quietly;
 
-/// By which arguments a derivative is.
+/// The arguments of a derivative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Argnums {
-    /// By all that have floats.
+    /// All with floats.
     All,
-    /// By one.
+    /// One argument.
     One(isize),
-    /// By several, which gives a tuple.
+    /// Several, for a tuple.
     Many(Vec<isize>),
 }
 
@@ -48,7 +48,7 @@ impl Argnums {
         })
     }
 
-    /// The arguments that are meant, of `n`.
+    /// The selected arguments, of `n`.
     pub fn among(&self, n: usize) -> PyResult<Vec<usize>> {
         let at = |&k: &isize| {
             let place = if k < 0 { k + n as isize } else { k };
@@ -64,16 +64,16 @@ impl Argnums {
     }
 }
 
-/// What a transform does.
+/// The effect of a transform.
 #[derive(Debug)]
 pub enum Rule {
     /// The gradient, with the value or without.
     Grad { with_value: bool },
     /// The Jacobian.
     Jacobian,
-    /// Result and its change along tangents, which follow the arguments; or that change alone.
+    /// The result and its derivative along tangents, which follow the arguments; or only the derivative.
     Jvp { with_value: bool },
-    /// Result and what the last argument, weights of the result, pulls back to the others.
+    /// The result and its vector-Jacobian product with weights of the result, the last argument.
     Vjp,
     /// All rows at once.
     Vmap { in_axes: Py<PyAny>, out_axes: Py<PyAny>, reduce: Option<OverRows> },
@@ -81,11 +81,11 @@ pub enum Rule {
     ParamGrad,
     /// A loop or a choice.
     Control(Control),
-    /// The same function, of which reverse mode keeps the arguments alone.
+    /// The same function, of which reverse mode keeps only the arguments.
     Checkpoint,
 }
 
-/// Which function of a Function: a rule's name, and by which arguments.
+/// A derived function of a Function: a rule's name, and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Derived(pub &'static str, pub Argnums);
 
@@ -156,18 +156,18 @@ impl<'py> Arguments<'py> {
     }
 }
 
-/// A body's program in a trace of its own.
+/// A body's program in a nested trace.
 pub struct Child<'py> {
     /// Its results are those of the body.
     pub program: ArrayProgram,
-    /// What it takes: the leaves of the arguments, then Arrays of outer traces.
+    /// Its inputs: the leaves of the arguments, then Arrays of outer traces.
     pub operands: Vec<Bound<'py, PyAny>>,
-    /// Containers of what the body returned.
+    /// Containers of the body's result.
     pub nest: Nest,
 }
 
 impl<'py> Child<'py> {
-    /// Appends a call of a program with its arguments and `more`, in the trace that they belong to.
+    /// Appends a call of a program with its arguments and `more`, in their trace.
     pub fn call(
         &self,
         py: Python<'py>,
@@ -193,12 +193,12 @@ impl<'py> Child<'py> {
     }
 }
 
-/// The present trace, or the graph of Arrays among these.
+/// The current trace, or the graph of Arrays among these.
 pub fn present<'py>(py: Python<'py>, operands: &[Bound<'py, PyAny>]) -> Option<Bound<'py, ArrayTrace>> {
     current(py).or_else(|| innermost(py, operands))
 }
 
-/// Traces what `call` does with arguments of these types, in a trace inside of the present one.
+/// Traces `call` with arguments of these types, in a trace nested in the current one.
 pub fn traced_child<'py>(
     py: Python<'py>,
     name: &str,
@@ -229,14 +229,14 @@ impl Transform {
         Transform { name, rule, function, argnums, has_aux }
     }
 
-    /// What it is made of.
+    /// The transformed function.
     pub fn function(&self) -> &Py<PyAny> {
         &self.function
     }
 
     pub fn text(&self, py: Python<'_>) -> String {
         let function = self.function.bind(py);
-        // Those of a gradient say of what it is.
+        // Those of a gradient name its function.
         let is_of_gradient = matches!(self.name, "hessian" | "hvp");
         let of =
             function.cast::<Transform>().ok().filter(|_| is_of_gradient).map(|inner| inner.get().function.bind(py));
@@ -245,7 +245,7 @@ impl Transform {
         format!("{}({})", self.name, name.unwrap_or_else(|| "function".into()))
     }
 
-    /// Traces the function for arguments of these types, in a trace inside of the present one.
+    /// Traces the function for arguments of these types, in a trace nested in the current one.
     pub fn child<'py>(
         &self,
         py: Python<'py>,
@@ -258,7 +258,7 @@ impl Transform {
         traced_child(py, &self.text(py), arguments, types, source, |given| self.function.bind(py).call(given, named))
     }
 
-    /// The function at these arguments, transformed, in the present trace.
+    /// The transformed function at these arguments, in the current trace.
     pub fn apply<'py>(
         &self,
         py: Python<'py>,
@@ -357,7 +357,7 @@ impl Transform {
         self.apply(py, &positional.iter().collect::<Vec<_>>(), named)
     }
 
-    /// What it is made of.
+    /// The transformed function.
     #[getter]
     fn __wrapped__(&self, py: Python<'_>) -> Py<PyAny> {
         self.function.clone_ref(py)
@@ -375,7 +375,7 @@ impl Transform {
         self.text(py)
     }
 
-    /// The code of what it is made of.
+    /// The code of the transformed function.
     #[getter]
     fn __code__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let function = self.function.bind(py);

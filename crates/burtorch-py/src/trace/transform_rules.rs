@@ -1,7 +1,7 @@
-//! What each transform does with the program of its function: gradients, Jacobians, directions, weights, rows.
+//! The effect of each transform on the program of its function: gradients, Jacobians, directions, weights, rows.
 //!
-//! Promises: structures of arguments and results as in JAX; auxiliary results come of a call of their own, and what both share
-//! is computed once. Knows nothing of how the program was traced.
+//! Promises: structures of arguments and results as in JAX; auxiliary results come from a separate call, and common parts
+//! are computed once. Does not know how the program was traced.
 
 use burtorch_core::array::{ArrayProgram, Element, OverRows, Type, Variable};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -19,7 +19,7 @@ use crate::convert::errors::{IntoPython, derived};
 use crate::convert::refusals::not_in_a_trace;
 use crate::convert::signals::asked;
 
-/// A transformed program, with errors as Python has them, which may be interrupted.
+/// A transformed program, with Python errors, interruptible.
 fn transformed(py: Python<'_>, make: impl FnOnce() -> burtorch_core::Result<ArrayProgram>) -> PyResult<ArrayProgram> {
     asked(make).or_raise(py)
 }
@@ -36,7 +36,7 @@ fn pair<'py>(x: Bound<'py, PyAny>, y: Bound<'py, PyAny>) -> PyResult<Bound<'py, 
     Ok(PyTuple::new(x.py(), [x.clone(), y])?.into_any())
 }
 
-/// The body as one instruction, which reverse mode computes again.
+/// The body as one instruction, which reverse mode recomputes.
 pub fn checkpoint<'py>(py: Python<'py>, child: &Child<'py>) -> PyResult<Bound<'py, PyAny>> {
     let Some(trace) = present(py, &child.operands) else { return Err(not_in_a_trace(py, "this")) };
     let found = append_apart(&trace, &child.program, &child.operands, None)?;
@@ -44,7 +44,7 @@ pub fn checkpoint<'py>(py: Python<'py>, child: &Child<'py>) -> PyResult<Bound<'p
 }
 
 impl Transform {
-    /// Auxiliary results, of a call of their own; what it shares with the other one is computed once.
+    /// Auxiliary results, from a separate call; common parts are computed once.
     fn auxiliary<'py>(
         &self,
         py: Python<'py>,
@@ -56,7 +56,7 @@ impl Transform {
         built(py, nest, &mut found.into_iter())
     }
 
-    /// Refuses a result that is no single float.
+    /// Refuses a result that is not a single float.
     fn need_number(&self, py: Python<'_>, child: &Child<'_>, nest: &Nest) -> PyResult<()> {
         let ty = child.program.output_types().first().copied();
         if matches!(nest, Nest::Leaf) && ty.is_some_and(|ty| ty.dims.rank() == 0 && ty.element == Element::Float) {
@@ -144,7 +144,7 @@ impl Transform {
         }
     }
 
-    /// Refuses directions that are not shaped as what they belong to.
+    /// Refuses directions with other shapes than their arguments.
     fn check_alike(&self, py: Python<'_>, what: &str, types: &[Type], found: &[Type]) -> PyResult<()> {
         for (ty, found) in types.iter().zip(found) {
             if ty.element == Element::Float && ty.dims != found.dims {

@@ -1,6 +1,6 @@
-//! `bt.grad` and the other transforms, and the methods of Functions that they are for arrays.
+//! `bt.grad` and the other transforms, and the array methods of Functions.
 //!
-//! Promises: each gives a Function, traced with arrays; methods keep theirs, so each derivative of a Function is traced once.
+//! Promises: each returns a Function, traced with arrays; a Function keeps its derivatives, so each is traced once.
 
 use burtorch_core::array::OverRows;
 use burtorch_core::{Float, Parameters};
@@ -55,7 +55,7 @@ fn of_gradient(
     transform(&gradient, name, rule, argnums, has_aux)
 }
 
-/// A transform: of a Function the one that it keeps, so that it is traced once however often it is asked for, else a new one.
+/// A transform: the cached one of a Function, so that it is traced only once, else a new one.
 fn kept_or<'py>(
     f: &Bound<'py, PyAny>,
     name: &'static str,
@@ -75,13 +75,13 @@ fn argnums_of(argnums: Option<&Bound<'_, PyAny>>) -> PyResult<Argnums> {
 /// The gradient of a function that returns one float, as a function of the same arguments.
 ///
 /// Args:
-///     f: a function of numbers, arrays, and lists, tuples and dicts of them; a Function or a transform, too.
-///     argnums: the argument to differentiate by, or several, which gives a tuple of gradients.
-///     has_aux: f returns (result, auxiliary data), and the gradient comes as (gradient, auxiliary data).
+///     f: a function of numbers, arrays, and lists, tuples and dicts of them; or a Function or a transform.
+///     argnums: the argument to differentiate by, or several, for a tuple of gradients.
+///     has_aux: f returns (result, auxiliary data), and the result is (gradient, auxiliary data).
 ///
 /// Raises, when called:
-///     TypeError: an argument of argnums holds integers.
-///     TraceError: f returns something else than one float of shape ().
+///     TypeError: an argument of argnums contains integers.
+///     TraceError: f does not return a single float of shape ().
 ///
 /// The gradient has the structure of its argument. f is traced once for each combination of shapes and dtypes; keyword
 /// arguments are static. Transforms nest in any order.
@@ -120,11 +120,11 @@ fn value_and_grad<'py>(
     })
 }
 
-/// The Jacobian of a function, as a function of the same arguments: of each result by each argument of argnums, an array of
-/// the result's shape and then the argument's.
+/// The Jacobian of a function, as a function of the same arguments: for each result and each argument of argnums, an array of
+/// the result's shape followed by the argument's.
 ///
-/// By forward mode where there are no more numbers in the arguments than in the results, else by reverse mode; all columns,
-/// or all rows, at once, which takes the memory of as many calls.
+/// Uses forward mode if the arguments contain no more numbers than the results, else reverse mode; all columns,
+/// or all rows, at once, which needs the memory of as many calls.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -161,10 +161,10 @@ fn hessian<'py>(
     })
 }
 
-/// Result and directional derivative: `jvp(f)(x, ..., v, ...)` is (f(x, ...), its change along v, ...), with a direction for
-/// each argument, after them.
+/// Result and directional derivative: `jvp(f)(x, ..., v, ...)` is (f(x, ...), derivative along v, ...), where the arguments are
+/// followed by one direction each.
 ///
-/// `jvp(f, primals, tangents)`, with tuples of arguments and of directions, is called at once, as in JAX. With has_aux the
+/// `jvp(f, primals, tangents)`, with tuples of arguments and of directions, is an immediate call, as in JAX. With has_aux the
 /// auxiliary data are the last of three.
 ///
 /// Example:
@@ -187,9 +187,9 @@ fn jvp<'py>(
     at_once(along, "jvp", primals, tangents)
 }
 
-/// The Hessian times a direction: `hvp(f)(x, ..., v, ...)`, with a direction for each argument, after them.
+/// The Hessian times a direction: `hvp(f)(x, ..., v, ...)`, where the arguments are followed by one direction each.
 ///
-/// `hvp(f, primals, tangents)` is called at once. Costs a few times as much as the gradient; the Hessian is never made.
+/// `hvp(f, primals, tangents)` is an immediate call. Costs a few times as much as the gradient; the Hessian is never formed.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -233,8 +233,8 @@ fn at_once<'py>(
     }
 }
 
-/// Result and gradient of its weighted sum: `vjp(f)(x, ..., w)` is (f(x, ...), gradient), with weights w in the structure of
-/// the result; the gradient is that by the only argument, or a tuple by all.
+/// The result and the gradient of its weighted sum: `vjp(f)(x, ..., w)` is (f(x, ...), gradient), with weights w in the
+/// structure of the result; the gradient is that by the only argument, or a tuple by all.
 ///
 /// `burtorch.vjp` calls this and has JAX's signature as well.
 #[pyfunction]
@@ -243,7 +243,7 @@ fn vjp<'py>(f: &Bound<'py, PyAny>, has_aux: bool) -> PyResult<Bound<'py, PyAny>>
     kept_or(f, "vjp", (Argnums::All, has_aux), |argnums| transform(f, "vjp", Rule::Vjp, argnums, has_aux))
 }
 
-/// Axes as they were given: None is not the same as nothing.
+/// The axes argument: None differs from a missing argument.
 struct Axes(Option<Py<PyAny>>);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Axes {
@@ -253,22 +253,22 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Axes {
     }
 }
 
-/// A function for many rows at once: each argument has an axis more, along which the function is applied.
+/// A function mapped over many rows: each argument has one more axis, along which the function is applied.
 ///
 /// Args:
 ///     f: the function of one row.
-///     in_axes: the axis of every argument, None for what all rows share, or a tuple with one of these for each argument;
+///     in_axes: the axis of every argument, None for arguments shared by all rows, or a tuple with one of these per argument;
 ///         for lists, tuples and dicts, containers of them.
 ///     out_axes: likewise the axis of results; None for a result that is the same for all rows.
-///     reduce: "sum" or "mean" of the results over the rows in place of all of them.
+///     reduce: "sum" or "mean" of the results over the rows, instead of all results.
 ///
 /// Raises, when called:
 ///     ValueError: axes that do not exist, or of different lengths.
-///     TraceError: f asks whether an Array is true that differs from row to row; use bt.where.
+///     TraceError: f uses the truth value of an Array that differs from row to row; use bt.where.
 ///
-/// Row k of a result has the bits of the result for row k, but where products of matrices are combined into larger ones.
-/// Totals add rows in blocks, in a fixed order; so do their gradients by what all rows share, of which no array with one for each
-/// row is made.
+/// Row k of a result has the bits of the result for row k, unless matrix products are combined into larger ones.
+/// Totals add rows in blocks, in a fixed order; so do their gradients by shared arguments, without an array of one gradient per
+/// row.
 ///
 /// Example:
 ///     >>> import burtorch as bt, numpy as np
@@ -307,7 +307,7 @@ fn vmap<'py>(
     function(f, transform(f, "vmap", rule, Argnums::All, false)?)
 }
 
-/// A method of a Function for arrays: the Function of that name that was made of it, called with the same arguments.
+/// A method of a Function for arrays: its Function of that name, called with the same arguments.
 pub fn call_derived<'py>(call: &Call<'py>, name: &'static str, argnums: Argnums) -> PyResult<Bound<'py, PyAny>> {
     super::keywords::check(call)?;
     let function = function_for(call, name, argnums)?;
@@ -321,7 +321,7 @@ pub fn call_derived<'py>(call: &Call<'py>, name: &'static str, argnums: Argnums)
     function.call(PyTuple::new(call.py(), &call.positional)?, Some(&named))
 }
 
-/// The Function of that name that was made of the one that is called.
+/// The Function of that name derived from the called one.
 pub(super) fn function_for<'py>(call: &Call<'py>, name: &'static str, argnums: Argnums) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let key = Derived(name, argnums);
@@ -364,7 +364,7 @@ pub fn value_and_param_grad<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>>
     Ok(PyTuple::new(py, [value, views])?.into_any())
 }
 
-/// Replaces the gradients of numbers that are trained.
+/// Replaces the gradients of trainable numbers.
 fn write_gradient<E: Float>(params: &mut Parameters<'_, E>, numbers: &[f64]) {
     let mut ranges = Vec::new();
     params.for_each_trainable(|range| ranges.push(range));
@@ -380,7 +380,7 @@ fn derived<'py>(f: &Bound<'py, PyAny>, Derived(name, argnums): &Derived) -> PyRe
     let py = f.py();
     let zero = || Ok::<_, PyErr>(0_isize.into_pyobject(py)?.into_any().unbind());
     let argnums = argnums.clone();
-    // The body itself, so that a Function does not hold itself by way of these.
+    // The body itself, so that a Function does not refer to itself through these.
     let body = &f.getattr("__wrapped__")?;
     let made = match *name {
         "grad" => transform(body, name, Rule::Grad { with_value: false }, argnums, false)?,

@@ -1,6 +1,6 @@
-//! What a body may read that a replay cannot look at again: which C functions and which objects, and why.
+//! Sources that a replay cannot compare: C functions and objects, with reasons.
 //!
-//! Promises: a function that is not known to depend on its arguments alone is unwatched. Knows nothing of how functions
+//! Promises: a function is unwatched unless it is known to depend only on its arguments. Does not know how functions
 //! are observed.
 #![allow(unsafe_code)]
 
@@ -13,16 +13,16 @@ use pyo3::types::{PyModule, PyType};
 
 use super::attributes::{class_names, is_standard, top};
 
-/// What is known of something that a body reads or calls.
+/// The classification of a source that a body reads or calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It depends on its arguments, or on what is watched.
+    /// It depends on its arguments, or on watched sources.
     Pure,
-    /// It writes, and gives the body no number.
+    /// It writes, and returns no number to the body.
     Output,
-    /// It may give another number at each call.
+    /// It may return another number at each call.
     Hidden,
-    /// As `Hidden`, and running the body again changes more than its result.
+    /// As `Hidden`, and running the body again has side effects.
     Files,
     /// As `Files`.
     Random,
@@ -30,17 +30,17 @@ pub enum Kind {
     Clock,
     /// As `Files`: an iterator.
     Advanced,
-    /// It asks an abstract class, which can be told of others.
+    /// It tests an abstract class, which other classes can be registered with.
     Abstract,
 }
 
 impl Kind {
-    /// Whether the body may be run again to see whether it still does the same.
+    /// Whether the body may be run again to compare results.
     pub fn may_run_again(self) -> bool {
         matches!(self, Kind::Pure | Kind::Hidden)
     }
 
-    /// What to say of `name`; `None` where there is nothing to say.
+    /// The message about `name`; `None` if there is none.
     pub fn text(self, name: &str) -> Option<String> {
         Some(match self {
             Kind::Pure | Kind::Output | Kind::Abstract => return None,
@@ -63,7 +63,7 @@ fn of_standard_module(module: &str, function: &str) -> Kind {
         ("time", _) => Kind::Clock,
         ("random" | "_random" | "secrets" | "uuid" | "_uuid", _) => Kind::Random,
         ("posix" | "nt", "fspath") => Kind::Pure,
-        // Texts of paths only: `os.path.normpath` and, from CPython 3.12 and 3.13 on, `splitroot`.
+        // Only texts of paths: `os.path.normpath` and, from CPython 3.12 and 3.13 on, `splitroot`.
         ("posix" | "nt", "_path_normpath" | "_path_splitroot" | "_path_splitroot_ex") => Kind::Pure,
         ("posix" | "nt", "write") => Kind::Output,
         ("posix" | "nt", "urandom" | "getrandom") => Kind::Random,
@@ -91,7 +91,7 @@ fn of_standard_class(module: &str, class: &str, function: &str) -> Kind {
         ("_io" | "io", "StringIO" | "BytesIO", _) => Kind::Advanced,
         ("_io" | "io", _, "write" | "writelines" | "flush" | "close" | "isatty" | "fileno") => Kind::Output,
         ("datetime", _, "now" | "utcnow" | "today") => Kind::Clock,
-        // What a wait or a queue gives depends on others.
+        // Results of a wait or a queue depend on others.
         ("_queue" | "_asyncio", ..) => Kind::Advanced,
         ("_thread", ..) => Kind::Pure,
         ("_io" | "io" | "_random" | "socket" | "_socket" | "select" | "mmap" | "sqlite3" | "_sqlite3", ..) => {
@@ -101,12 +101,12 @@ fn of_standard_class(module: &str, class: &str, function: &str) -> Kind {
     }
 }
 
-/// Whether a module is of NumPy's generators of random numbers.
+/// Whether a module belongs to NumPy's random number generators.
 pub fn is_random_of_numpy(module: &str) -> bool {
     module == "numpy.random" || module.starts_with("numpy.random.")
 }
 
-/// What a function of a module does, and what to call it.
+/// The classification of a module's function, and its name in messages.
 fn judge(py: Python<'_>, module: &str, class: Option<&str>, function: &str) -> Kind {
     if is_random_of_numpy(module) {
         return if function.starts_with("__") { Kind::Pure } else { Kind::Random };
@@ -122,7 +122,7 @@ fn judge(py: Python<'_>, module: &str, class: Option<&str>, function: &str) -> K
     }
 }
 
-/// What a C function that is called does, and what to call it.
+/// The classification of a called C function, and its name in messages.
 pub fn of_called(function: &Bound<'_, PyAny>) -> (Kind, String) {
     let py = function.py();
     // SAFETY: the caller passes a function of C; its definition has a name.
@@ -144,7 +144,7 @@ pub fn of_called(function: &Bound<'_, PyAny>) -> (Kind, String) {
         Some(owner) if owner.is_instance_of::<PyModule>() => (of_module(), None),
         Some(owner) => {
             let kind = owner.cast::<PyType>().cloned().unwrap_or_else(|_| owner.get_type());
-            // The class that has the method, so that a subclass written in Python is judged by what it inherits.
+            // The class that has the method, so that a Python subclass is judged by its inheritance.
             let base = c_base(&kind);
             let (module, class) = class_names(&base);
             (module, Some(class))
@@ -159,7 +159,7 @@ pub fn of_called(function: &Bound<'_, PyAny>) -> (Kind, String) {
     (kind, full + "()")
 }
 
-/// The first class of those an object's class derives from that is written in C.
+/// The first base class of an object's class that is written in C.
 pub fn c_base<'py>(kind: &Bound<'py, PyType>) -> Bound<'py, PyType> {
     let is_in_c = |class: &Bound<'py, PyAny>| {
         class.cast::<PyType>().is_ok_and(|class| !super::attributes::is_written_in_python(class))
@@ -170,15 +170,15 @@ pub fn c_base<'py>(kind: &Bound<'py, PyType>) -> Bound<'py, PyType> {
 
 /// Objects of C classes.
 pub enum Object {
-    /// It never changes, or what reads it is noticed when it is called.
+    /// It never changes, or its readers are noticed when they are called.
     Known,
-    /// It holds other objects, by which it changes.
+    /// It contains other objects, through which it changes.
     Holds,
-    /// As these, for which there is no watching.
+    /// As these, but they cannot be watched.
     Unwatched(Kind),
 }
 
-/// What is known of an object by the C class that its class derives from.
+/// The classification of an object by the C base class of its class.
 pub fn of_object(object: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> Object {
     let (module, class) = class_names(base);
     if is_random_of_numpy(&module) {
@@ -193,7 +193,7 @@ pub fn of_object(object: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> Object 
             "builtins",
             "object" | "type" | "function" | "code" | "frame" | "ellipsis" | "NotImplementedType" | "range",
         ) => Object::Known,
-        // What is bound, wrapped or made of others, and does not change itself.
+        // Bound, wrapped or composed objects, which do not change themselves.
         ("builtins", "method" | "property" | "classmethod" | "staticmethod" | "slice" | "super" | "cell")
         | ("builtins", "mappingproxy" | "dict_keys" | "dict_values" | "dict_items")
         | ("functools" | "_functools", _)
@@ -214,7 +214,7 @@ pub fn of_object(object: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> Object 
         ("_elementtree" | "xml", _) => Object::Holds,
         (first, _) if is_standard(object.py(), first) => Object::Known,
         ("scipy" | "pandas", _) if super::attributes::has_referents(object) => Object::Holds,
-        // Arrays of JAX do not change. Other libraries have numbers in memory of their own, as tensors do.
+        // Arrays of JAX are immutable. Other libraries have numbers in their own memory, as tensors do.
         ("jaxlib", "ArrayImpl") => Object::Known,
         _ => Object::Unwatched(Kind::Hidden),
     }
