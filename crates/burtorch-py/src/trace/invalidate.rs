@@ -1,11 +1,11 @@
-//! What a trace took for constant, looked at again before every replay.
+//! The values that a trace treats as constant, checked before every replay.
 //!
-//! In words: whatever lies at a fixed address (closure cells, slots, the code and defaults of functions, the versions of
-//! dictionaries) is one word that is compared; what is behind a word that differs is looked at in full. What has no
-//! such word (lists, sets, arrays, objects of C classes) is compared at every call.
+//! A value at a fixed address (closure cells, slots, the code and defaults of functions, the versions of dictionaries) is one
+//! word that is compared; only a word that differs leads to a full comparison. Values without such a word (lists, sets, arrays,
+//! objects of C classes) are compared at every call.
 //!
-//! Promises: a look runs no Python code, and costs half a nanosecond for a word. On CPython from 3.12 on dictionaries have
-//! no versions and are looked up in. Knows nothing of how what is watched was found.
+//! Promises: a check runs no Python code, and costs half a nanosecond for a word. From CPython 3.12 on dictionaries have no
+//! versions, and their keys are looked up. Does not know how the watched values were found.
 #![allow(unsafe_code)]
 
 use crate::convert::signals::quietly;
@@ -22,24 +22,24 @@ struct Word {
     before: usize,
 }
 
-/// What a word is of. Every kind keeps alive what the word lies in.
+/// What a word holds. Every kind keeps the object that contains the word alive.
 enum Owner {
-    /// The address of an object: an equal number is no change.
+    /// The address of an object; an equal number is not a change.
     Object { keeps: Py<PyAny>, held: Option<Py<PyAny>> },
     /// The version of a dictionary, by number.
     Dict(usize),
-    /// Any other: a change is a change.
+    /// Anything else: every change counts.
     Exact(Py<PyAny>),
 }
 
-/// Which keys of a dictionary count.
+/// Which keys of a dictionary are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those that are listed, also where they are absent.
+    /// The listed ones, including those that are absent.
     Listed,
-    /// Those that some function names.
+    /// The names that some function uses.
     Named,
-    /// Of a class: those, and the names of special methods.
+    /// For a class: these names, and the names of special methods.
     Class,
     /// All, in order.
     All,
@@ -58,15 +58,15 @@ enum Probe {
     List(Py<PyList>, Vec<Py<PyAny>>),
     /// The items of a set.
     Items(Py<PyAny>, Vec<Py<PyAny>>),
-    /// The bytes of an array; the objects in it are kept, as in `Referents`.
+    /// The bytes of an array; the objects in it are kept alive, as in `Referents`.
     Bytes(Py<PyAny>, Vec<u8>, Vec<Py<PyAny>>),
-    /// What an object of a C class refers to, by address; the objects are kept, so that no other takes their place.
+    /// The objects that an object of a C class refers to, by address; they are kept alive, so that no other takes their place.
     Referents(Py<PyAny>, Vec<usize>, Vec<Py<PyAny>>),
-    /// The text of what a C function returns.
+    /// The text of the result of a C function.
     Called(Py<PyAny>, String),
     /// The value of a context variable.
     Context(Py<PyAny>, Option<Py<PyAny>>),
-    /// A dictionary where those have no versions.
+    /// A dictionary, on versions of Python without dictionary versions.
     Dict(usize),
 }
 
@@ -74,17 +74,17 @@ enum Probe {
 #[derive(Default)]
 pub struct Watch {
     words: Vec<Word>,
-    /// For each word what it is of.
+    /// For each word what it holds.
     owners: Vec<Owner>,
     dicts: Vec<Dict>,
     probes: Vec<Probe>,
     /// Names that functions look up in objects.
     names: Option<Py<PySet>>,
-    /// Calls until the next audit, where there is one: counted in looks.
+    /// Calls until the next audit, if audits are on.
     pub audit_in: Option<u64>,
 }
 
-/// The version of a dictionary; `None` where there is none.
+/// The version of a dictionary; `None` if dictionaries have no versions.
 #[inline(always)]
 unsafe fn version(dict: *mut ffi::PyObject) -> Option<*const usize> {
     #[cfg(all(not(Py_3_12), not(PyPy), not(GraalPy), target_pointer_width = "64"))]
@@ -99,7 +99,7 @@ unsafe fn version(dict: *mut ffi::PyObject) -> Option<*const usize> {
     }
 }
 
-/// Whether an object is the one that was there, or an equal number or text. Asking runs no Python code.
+/// Whether an object is the same as at the trace, or an equal number or text. Runs no Python code.
 fn is_same(now: &Bound<'_, PyAny>, before: &Py<PyAny>) -> bool {
     let before = before.bind(now.py());
     if now.is(before) {
@@ -109,7 +109,7 @@ fn is_same(now: &Bound<'_, PyAny>, before: &Py<PyAny>) -> bool {
         return false;
     }
     if let (Ok(a), Ok(b)) = (now.cast::<PyFloat>(), before.cast::<PyFloat>()) {
-        // A subclass written in Python may hold more than its number.
+        // A subclass written in Python may hold more than a number.
         return a.value().to_bits() == b.value().to_bits() && !attributes::is_written_in_python(&now.get_type());
     }
     let is_whole = now.cast_exact::<PyInt>().is_ok() || now.cast_exact::<PyString>().is_ok();
@@ -130,7 +130,7 @@ fn holds(list: &Bound<'_, PyList>, items: &[Py<PyAny>]) -> bool {
     n == items.len() && (0..n).filter(differs).all(|k| list.get_item(k).is_ok_and(|now| is_same(&now, &items[k])))
 }
 
-/// Calls `f` with every key and value, until it says no.
+/// Calls `f` with every key and value, until it returns false.
 fn every(dict: &Bound<'_, PyDict>, mut f: impl FnMut(Bound<'_, PyAny>, Bound<'_, PyAny>) -> bool) -> bool {
     let (mut at, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: a living dict; what is found is made references of ours, and `f` does not change the dict.
@@ -144,9 +144,9 @@ fn every(dict: &Bound<'_, PyDict>, mut f: impl FnMut(Bound<'_, PyAny>, Bound<'_,
     true
 }
 
-/// What a dict, also of a subclass, has under a key.
+/// The value that a dict, or a subclass, has under a key.
 pub fn in_dict<'py>(dict: &Bound<'py, PyDict>, key: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: living objects; the C function does not ask what a subclass makes of it, and an error is taken.
+    // SAFETY: living objects; the C function calls no method of a subclass, and an error is cleared.
     unsafe {
         let held = ffi::PyDict_GetItemWithError(dict.as_ptr(), key.as_ptr());
         if held.is_null() {
@@ -177,7 +177,7 @@ impl Dict {
         if self.scope == Scope::Listed {
             return true;
         }
-        // Nothing that is named may have been added.
+        // No watched name may have been added.
         let (mut n, of_class) = (0, self.scope == Scope::Class);
         every(dict, |key, _| {
             n += usize::from(counts(&key, names, of_class));
@@ -193,7 +193,7 @@ fn counts(key: &Bound<'_, PyAny>, names: Option<&Py<PySet>>, of_class: bool) -> 
     names.is_some_and(|names| names.bind(py).contains(key).unwrap_or(false)) || of_class && is_special(key)
 }
 
-/// Whether a key of a class is the name of a special method, or of what classes use instead.
+/// Whether a key of a class is the name of a special method, or of a mechanism that classes use instead.
 fn is_special(key: &Bound<'_, PyAny>) -> bool {
     let Ok(name) = key.cast::<PyString>() else { return false };
     let Ok(name) = name.to_str() else { return false };
@@ -233,7 +233,7 @@ impl Probe {
     }
 }
 
-/// The text of what a C function returns.
+/// The text of the result of a C function.
 fn called(function: &Bound<'_, PyAny>) -> String {
     let text = || Ok(function.call0()?.repr()?.to_string_lossy().into_owned());
     quietly(function.py(), text).unwrap_or_default()
@@ -252,10 +252,10 @@ pub fn context_value<'py>(variable: &Bound<'py, PyAny>) -> Option<Bound<'py, PyA
 }
 
 impl Watch {
-    /// Whether everything is as it was when the function was traced, and no audit is due.
+    /// Whether nothing has changed since the function was traced, and no audit is due.
     #[inline(always)]
     pub fn is_as_it_was(&mut self, py: Python<'_>) -> bool {
-        // Most functions name globals only: a few words answer for all of them.
+        // Most functions use globals only: a few words cover all of them.
         (self.probes.is_empty() && self.audit_in.is_none() && self.words_are_same()) || self.look(py)
     }
 
@@ -280,7 +280,7 @@ impl Watch {
         }
     }
 
-    /// Whether everything is as it was, without counting a call.
+    /// Whether nothing has changed, without counting a call.
     pub fn is_unchanged(&mut self, py: Python<'_>) -> bool {
         (0..self.words.len()).all(|k| self.is_word_as_it_was(py, k)) && {
             let Watch { probes, dicts, names, .. } = self;
@@ -303,7 +303,7 @@ impl Watch {
                 match (now, held) {
                     // Another object, but perhaps the same number.
                     (Some(now), Some(held)) if is_same(&now, held) => {
-                        // At once, by way of a bound reference: PyO3 puts off what is dropped where it has not taken the lock itself.
+                        // Released at once through a bound reference: PyO3 delays a release if it did not take the GIL itself.
                         drop(std::mem::replace(held, now.unbind()).into_bound(py));
                         true
                     }
@@ -330,7 +330,7 @@ impl Watch {
         self.owners.push(Owner::Object { keeps: keeps.clone().unbind(), held });
     }
 
-    /// Watches a word of which any change counts.
+    /// Watches a word for any change.
     ///
     /// # Safety
     /// As for `add_object`.
@@ -340,7 +340,7 @@ impl Watch {
         self.owners.push(Owner::Exact(keeps.clone().unbind()));
     }
 
-    /// Watches a dictionary, so far no key of it; its number.
+    /// Watches a dictionary, with no keys yet; returns its number.
     pub fn add_dict(&mut self, dict: &Bound<'_, PyDict>, scope: Scope) -> usize {
         let k = self.dicts.len();
         self.dicts.push(Dict { dict: dict.clone().unbind(), scope, entries: Vec::new() });
@@ -356,7 +356,7 @@ impl Watch {
         k
     }
 
-    /// The dictionary of this number, and which of its keys count.
+    /// The dictionary with this number, and its watched keys.
     pub fn dict<'py>(&self, py: Python<'py>, k: usize) -> (Bound<'py, PyDict>, Scope) {
         (self.dicts[k].dict.bind(py).clone(), self.dicts[k].scope)
     }
@@ -366,7 +366,7 @@ impl Watch {
         self.dicts.len()
     }
 
-    /// Watches a key, as it is now; what is there.
+    /// Watches a key with its present value; returns the value.
     pub fn add_key<'py>(&mut self, py: Python<'py>, k: usize, key: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         let dict = &mut self.dicts[k];
         let held = in_dict(dict.dict.bind(py), key);
@@ -376,7 +376,7 @@ impl Watch {
         held
     }
 
-    /// Watches all keys of a dictionary, in order, and not those that were named; what they hold, with the keys.
+    /// Watches all keys of a dictionary, in order, instead of single names; returns the values with their keys.
     pub fn take_all<'py>(&mut self, py: Python<'py>, k: usize) -> Vec<Bound<'py, PyAny>> {
         let dict = &mut self.dicts[k];
         dict.scope = Scope::All;
@@ -390,7 +390,7 @@ impl Watch {
         found
     }
 
-    /// Watches the names that count in a dictionary; what they hold.
+    /// Watches the used names in a dictionary; returns their values.
     pub fn take_named<'py>(&mut self, py: Python<'py>, k: usize) -> Vec<Bound<'py, PyAny>> {
         let (dict, of_class) = (self.dicts[k].dict.bind(py).clone(), self.dicts[k].scope == Scope::Class);
         let mut keys = Vec::new();
@@ -408,7 +408,7 @@ impl Watch {
         self.names.as_ref().is_some_and(|names| names.bind(name.py()).contains(name).unwrap_or(false))
     }
 
-    /// Adds a name that functions look up; whether it is new.
+    /// Adds a name that functions look up; returns whether it is new.
     pub fn add_name(&mut self, name: &Bound<'_, PyString>) -> PyResult<bool> {
         let py = name.py();
         if self.names.is_none() {
@@ -423,7 +423,7 @@ impl Watch {
         Ok(is_new)
     }
 
-    /// The dictionaries in which a new name has to be looked up, with what they have under it.
+    /// The dictionaries in which a new name has to be looked up, with their values for it.
     pub fn add_name_to_dicts<'py>(&mut self, py: Python<'py>, name: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
         let mut found = Vec::new();
         let special = is_special(name);
@@ -457,27 +457,27 @@ impl Watch {
         self.probes.push(Probe::Bytes(object.clone().unbind(), bytes, held));
     }
 
-    /// Watches what an object of a C class refers to.
+    /// Watches the objects that an object of a C class refers to.
     pub fn add_referents(&mut self, object: &Bound<'_, PyAny>, held: &[Bound<'_, PyAny>]) {
         let addresses = held.iter().map(|held| held.as_ptr() as usize).collect();
         let held = held.iter().map(|held| held.clone().unbind()).collect();
         self.probes.push(Probe::Referents(object.clone().unbind(), addresses, held));
     }
 
-    /// Watches what a C function returns, by its text: it runs no Python code.
+    /// Watches the result of a C function by its text: the check runs no Python code.
     pub fn add_called(&mut self, function: &Bound<'_, PyAny>) {
         self.probes.push(Probe::Called(function.clone().unbind(), called(function)));
     }
 
-    /// Watches a context variable; its value.
+    /// Watches a context variable; returns its value.
     pub fn add_context<'py>(&mut self, variable: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         let value = context_value(variable);
         self.probes.push(Probe::Context(variable.clone().unbind(), value.clone().map(Bound::unbind)));
         value
     }
 
-    /// After a trace: what the body itself has put into lists it only fills, a log say, is no change. Numbers are, as
-    /// are items that are gone. Returns what was put there.
+    /// Called after a trace. Items that the body itself appended to lists, such as a log, do not count as a change; changed
+    /// numbers and removed items do. Returns the appended items.
     pub fn settle<'py>(&mut self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
         let mut filled = Vec::new();
         for probe in &mut self.probes {

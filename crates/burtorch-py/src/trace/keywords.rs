@@ -1,7 +1,7 @@
-//! Which keyword arguments a method of a Function takes: options of its own, and static arguments of the body.
+//! The keyword arguments of a method of a Function: options of the method, and static arguments of the body.
 //!
-//! Promises: a keyword that neither knows is refused by name, with the nearest that is allowed, and the body does not run. One
-//! that looks like an option is never a static argument of a body that takes any (`**kwargs`).
+//! Promises: an unknown keyword is refused by name with the nearest valid name, and the body does not run. A keyword that
+//! looks like an option is never passed as a static argument to a body with `**kwargs`.
 
 use crate::convert::signals::quietly;
 use pyo3::exceptions::PyTypeError;
@@ -9,26 +9,26 @@ use pyo3::prelude::*;
 
 use super::object::Call;
 
-/// What a method takes.
+/// The keywords that a method accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Keywords {
     /// Its name; empty for a call of the function itself.
     pub method: &'static str,
-    /// Its own options.
+    /// Its options.
     pub options: &'static [&'static str],
-    /// Whether others are static arguments of the body.
+    /// Whether other keywords are static arguments of the body.
     pub are_passed_on: bool,
 }
 
 impl Keywords {
-    /// Those of a call of the function itself.
+    /// For a call of the function itself.
     pub const CALL: Keywords = Keywords { method: "", options: &[], are_passed_on: true };
 }
 
-/// Options of some method: static arguments of a body that takes any may not be called so where a method is asked.
+/// Options of all methods: a body with `**kwargs` may not have static arguments with these names when a method is called.
 const OPTIONS: &[&str] = &["argnums", "wanted", "threads", "out", "stop", "deadline"];
 
-/// What a body takes by keyword.
+/// The keywords that a body accepts.
 #[derive(Default)]
 struct Taken {
     names: Vec<String>,
@@ -57,7 +57,7 @@ fn taken(body: &Bound<'_, PyAny>) -> PyResult<Taken> {
     let py = body.py();
     let signature = match py.import("inspect")?.call_method1("signature", (body,)) {
         Ok(signature) => signature,
-        // A callable of C that tells nothing.
+        // A C callable without a signature.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {
             return Ok(Taken { takes_any: true, ..Taken::default() });
         }
@@ -78,7 +78,7 @@ fn taken(body: &Bound<'_, PyAny>) -> PyResult<Taken> {
     Ok(taken)
 }
 
-/// Refuses keywords that neither the method nor the body takes.
+/// Refuses keywords that neither the method nor the body accepts.
 pub fn check(call: &Call<'_>) -> PyResult<()> {
     if call.named.is_empty() {
         return Ok(());
@@ -107,7 +107,7 @@ pub fn check(call: &Call<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Refuses positional arguments of a method that takes none.
+/// Refuses positional arguments of a method without any.
 pub fn check_none(call: &Call<'_>) -> PyResult<()> {
     match call.positional.len() {
         0 => Ok(()),
@@ -115,7 +115,7 @@ pub fn check_none(call: &Call<'_>) -> PyResult<()> {
     }
 }
 
-/// The error for a keyword that `what` does not take.
+/// The error for a keyword that `what` does not accept.
 pub fn unexpected<'a>(what: &str, name: &str, allowed: impl Iterator<Item = &'a str> + Clone) -> PyErr {
     let hint = match nearest(name, allowed.clone(), 3) {
         Some(near) => format!("; did you mean '{near}'?"),
@@ -127,14 +127,14 @@ pub fn unexpected<'a>(what: &str, name: &str, allowed: impl Iterator<Item = &'a 
     PyTypeError::new_err(format!("{what} got an unexpected keyword argument '{name}'{hint}"))
 }
 
-/// The allowed name that a misspelling of at most so many letters is away, and of no more than about a third of them.
+/// The valid name within this edit distance of a misspelling, and within about a third of its length.
 fn nearest<'a>(name: &str, allowed: impl Iterator<Item = &'a str>, most: usize) -> Option<&'a str> {
     let near = allowed.map(|other| (distance(name, other), name.chars().count().max(other.chars().count()), other));
     let near = near.filter(|&(distance, len, _)| distance < len && distance <= most.min(len.div_ceil(3)));
     near.min_by_key(|found| found.0).map(|found| found.2)
 }
 
-/// How many letters have to be put in, left out or replaced.
+/// The edit distance: letters to insert, delete or replace.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

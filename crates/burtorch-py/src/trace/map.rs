@@ -1,7 +1,7 @@
 //! `f.map` and `f.map_value_and_grad`: a traced function over rows, in lanes, without the GIL.
 //!
-//! Promises: a row's result does not depend on other rows, on threads or on where rows lie. Rows on which a guard answers
-//! otherwise are tried on the other paths and traced if none is right.
+//! Promises: a row's result does not depend on other rows, on threads or on where rows lie in memory. Rows for which a guard
+//! fails are tried on the other paths, and traced if none fits.
 #![allow(unsafe_code)]
 
 use burtorch_core::program::batch::{Batch, Rows};
@@ -24,7 +24,7 @@ use crate::convert::errors::{IntoPython, derived};
 use crate::convert::signals::asked;
 use crate::convert::stop::{until, watched_by};
 
-/// Programs with more slots than this run on blocks of one vector, so that slots stay in the cache.
+/// Programs with more slots than this run on blocks of one vector, so that the slots stay in the cache.
 const LARGE: usize = 512;
 
 /// A program that is ready to run over rows.
@@ -55,10 +55,10 @@ impl AnyBatch {
         }
     }
 
-    /// Returns the rows left, unless Ctrl-C was pressed.
+    /// Returns the remaining rows, unless Ctrl-C was pressed.
     fn run(&mut self, threads: usize, rows: Rows<'_>, table: &Table) -> burtorch_core::Result<Vec<usize>> {
         let mut left = Vec::new();
-        // Signal handlers run on the thread that called, if anywhere; others have nothing to ask.
+        // Signal handlers run only on the calling thread; other threads do not check.
         let stop = || interrupt::is_over();
         asked(|| {
             let is_whole = match self {
@@ -150,9 +150,9 @@ impl<'py> Batched<'py> {
     fn run(&self, table: &mut Table, threads: usize, with_gradient: bool) -> PyResult<()> {
         let py = self.call.py();
         let n_outputs = table.values.len();
-        // All rows are left at first: a list of them would take as long as some of the work.
+        // All rows remain at first: building a list of them would take as long as some of the work.
         let mut left: Option<Vec<usize>> = None;
-        // Each round finishes at least the row it begins with; it is the body's fault if that takes for ever.
+        // Each round finishes at least its first row, so only a body that never returns makes this endless.
         while let Some(first) = left.as_ref().map_or(Some(0), |left| left.first().copied()) {
             crate::convert::entry::check_signals(py)?;
             let arguments = self.row(first)?;
@@ -199,7 +199,7 @@ fn threads(call: &mut Call<'_>) -> PyResult<usize> {
     }
 }
 
-/// Arguments that share memory with results are copied, so that no result is read for an argument.
+/// Arguments that share memory with results are copied, so that no result is read as an argument.
 fn apart_from<'py>(batched: &mut Batched<'py>, results: &[&Array]) -> PyResult<()> {
     let mut copied = false;
     for (array, object) in batched.arrays.iter_mut().zip(&batched.call.positional) {
@@ -214,7 +214,7 @@ fn apart_from<'py>(batched: &mut Batched<'py>, results: &[&Array]) -> PyResult<(
     Ok(())
 }
 
-/// An array of results: a new one, or the one given after a check of its shape.
+/// An array for results: a new one, or the given one after a check of its shape.
 fn results<'py>(
     py: Python<'py>,
     given: Option<Bound<'py, PyAny>>,
@@ -234,7 +234,7 @@ fn results<'py>(
     Ok((object, array))
 }
 
-/// The results of `work` unless `stop=` or `deadline=` of the call end it early.
+/// The results of `work`, unless `stop=` or `deadline=` end it early.
 fn stoppable<'py>(
     mut call: Call<'py>,
     work: impl FnOnce(Call<'py>) -> PyResult<Bound<'py, PyAny>>,

@@ -1,8 +1,8 @@
-//! Traced functions: `@bt.function`, what it records, and how it replays.
+//! Traced functions: `@bt.function`, how it records a body, and how it replays.
 //!
-//! `object` is the raw type whose calls cost little, `state` what it remembers, `tree` the shape of arguments, `record` a
-//! trace, `watch` what a trace took for constant, `search` and `observe` how that is found, `unwatched` what cannot be watched,
-//! `audit` the check of that, `keywords` what may be given by name; `calls`, `gradients`, `derivatives` and `map` are its methods;
+//! `object` is the raw type with cheap calls, `state` the stored traces, `pytree` the shape of arguments, `record` one trace,
+//! `invalidate` the check of constants, `search` and `observe` the search for them, `unwatched` the values that cannot be
+//! watched, `audit` their check, `keywords` the keyword arguments; `calls`, `gradients`, `derivatives` and `map` are methods;
 //! `batches` is for oracles.
 
 mod arguments;

@@ -1,7 +1,7 @@
-//! Containers of arguments and results of array programs: lists, tuples and dicts, and what they hold.
+//! Containers of arguments and results of array programs: lists, tuples and dicts, with their leaves.
 //!
-//! Promises: what is taken apart is put together in the same way; nesting is bounded; None holds nothing. Knows nothing of what
-//! is held.
+//! Promises: a flattened structure is rebuilt in the same way; nesting is bounded; None has no leaves. Does not know the types
+//! of leaves.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -17,13 +17,13 @@ const DEEPEST: usize = 16;
 /// A structure of containers.
 #[derive(Debug)]
 pub enum Nest {
-    /// Anything that is no container.
+    /// Anything that is not a container.
     Leaf,
     /// None.
     None,
     /// A tuple or a list; a named tuple has its class.
     Sequence { is_tuple: bool, class: Option<Py<PyAny>>, items: Vec<Nest> },
-    /// A dict, by insertion.
+    /// A dict, in insertion order.
     Dict { keys: Vec<Py<PyAny>>, items: Vec<Nest> },
 }
 
@@ -44,7 +44,7 @@ impl HoldsObjects for Nest {
 }
 
 impl Nest {
-    /// Takes an object apart; what it holds goes to `leaves`, in order.
+    /// Flattens an object; its leaves are appended to `leaves`, in order.
     pub fn of<'py>(object: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>>) -> PyResult<Nest> {
         Self::within(object, leaves, 0)
     }
@@ -77,7 +77,7 @@ impl Nest {
             return Ok(Nest::Sequence { is_tuple: false, class: None, items: parts(&mut list.iter())? });
         }
         if let Ok(dict) = object.cast_exact::<PyDict>() {
-            // Keys are compared at every call, which must run no code of others.
+            // Keys are compared at every call, and a comparison must run no user code.
             if let Some(key) = dict.keys().iter().find(|key| !key.is_exact_instance_of::<PyString>()) {
                 let found = key.get_type().name()?;
                 let message = format!("expected a dict whose keys are strings, found a key of type {found}");
@@ -90,7 +90,7 @@ impl Nest {
         Ok(Nest::Leaf)
     }
 
-    /// How many leaves.
+    /// The number of leaves.
     pub fn len(&self) -> usize {
         match self {
             Nest::Leaf => 1,
@@ -99,7 +99,7 @@ impl Nest {
         }
     }
 
-    /// The parts of a sequence, or of a dict by insertion.
+    /// The parts of a sequence, or of a dict in insertion order.
     pub fn items(&self) -> &[Nest] {
         match self {
             Nest::Leaf | Nest::None => &[],
@@ -107,7 +107,7 @@ impl Nest {
         }
     }
 
-    /// Whether both are put together in the same way.
+    /// Whether both have the same structure.
     pub fn same(&self, py: Python<'_>, other: &Nest) -> bool {
         let all = |x: &[Nest], y: &[Nest]| x.len() == y.len() && x.iter().zip(y).all(|(x, y)| x.same(py, y));
         match (self, other) {
@@ -143,7 +143,7 @@ impl Nest {
         }
     }
 
-    /// Where leaf `k` is, as Python would write it behind the whole.
+    /// The place of leaf `k`, as a Python expression after the whole.
     pub fn place(&self, py: Python<'_>, mut k: usize) -> String {
         for (at, item) in self.items().iter().enumerate() {
             if k < item.len() {
@@ -160,13 +160,13 @@ impl Nest {
         String::new()
     }
 
-    /// Puts leaves together in this way.
+    /// Rebuilds the structure from leaves.
     pub fn build<'py>(
         &self,
         py: Python<'py>,
         leaves: &mut impl Iterator<Item = Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        // Called through a reference, or each level would be a type of its own.
+        // Called through a reference; otherwise each level would be a type of its own.
         self.build_from(py, leaves)
     }
 

@@ -1,9 +1,9 @@
 //! The raw Python object behind `Function`: calls with floats cost little more than their arithmetic.
 //!
-//! How it is made, collected and shown is in `object_type`.
+//! `object_type` creates, collects and prints it.
 //!
-//! Promises: no reference into the state is held while Python code runs, so a function may call itself, or be called
-//! from a callback, at any time. Everything runs under the GIL.
+//! Promises: no reference into the state is held while Python code runs, so a function may call itself, or be called from a
+//! callback, at any time. All code here holds the GIL.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -25,7 +25,7 @@ use crate::node::parameter::PyParameter;
 pub struct FunctionObject {
     head: ffi::PyObject,
     pub(super) vectorcall: Option<ffi::vectorcallfunc>,
-    /// Ours alone; null after the garbage collector has cleared the object.
+    /// Owned; null after the garbage collector has cleared the object.
     pub(super) state: *mut FunctionState,
     pub(super) weak_references: *mut ffi::PyObject,
 }
@@ -40,7 +40,7 @@ pub unsafe fn state_of<'a>(function: *mut FunctionObject) -> Option<&'a mut Func
     unsafe { (*function).state.as_mut() }
 }
 
-/// Runs the first path at these floats, if calls with so many may go the fast way and it is right here.
+/// Runs the first path at these floats, if calls with this many may use the fast path and it is valid here.
 ///
 /// # Safety
 /// As for `state_of`; `arguments` are `n` living objects.
@@ -64,7 +64,7 @@ unsafe fn quick<'a>(
     }
 }
 
-/// Writes floats and parameters to the inputs of a replay; `None` if an argument is no float.
+/// Writes floats and parameters to the inputs of a replay; `None` if an argument is not a float.
 ///
 /// # Safety
 /// `arguments` are `n` living objects.
@@ -161,7 +161,7 @@ pub(super) unsafe extern "C" fn grad(
 
 /// The gradient as a tuple of floats, or null.
 unsafe fn tuple_of(replay: &burtorch_core::program::Replay<f64, 1>, n: ffi::Py_ssize_t) -> *mut ffi::PyObject {
-    // SAFETY: every entry is filled before the tuple is seen; the replay has `n` inputs that a gradient is asked for.
+    // SAFETY: every entry is filled before the tuple is seen; the replay has `n` inputs with gradients.
     unsafe {
         let tuple = ffi::PyTuple_New(n);
         if tuple.is_null() {
@@ -179,7 +179,7 @@ unsafe fn tuple_of(replay: &burtorch_core::program::Replay<f64, 1>, n: ffi::Py_s
     }
 }
 
-/// A call as the methods take it apart.
+/// A call as the methods receive it.
 pub struct Call<'py> {
     /// The function itself.
     pub function: Bound<'py, PyAny>,
@@ -187,7 +187,7 @@ pub struct Call<'py> {
     pub positional: Vec<Bound<'py, PyAny>>,
     /// Keyword arguments.
     pub named: Vec<(String, Bound<'py, PyAny>)>,
-    /// Which it may have.
+    /// The keywords that it accepts.
     pub keywords: Keywords,
 }
 
@@ -231,7 +231,7 @@ const GRAD: usize = 2;
 
 const MAP_OPTIONS: &[&str] = &["threads", "out", "stop", "deadline"];
 
-/// The slow ways in, by number, with what they take by keyword.
+/// The methods with slow calls, by number, with their keywords.
 const METHODS: &[(Keywords, Method)] = &[
     (Keywords::CALL, calls::call),
     (passed_on("value_and_grad", &["argnums", "wanted", "out"]), gradients::value_and_grad),
@@ -263,7 +263,7 @@ const fn passed_on(method: &'static str, options: &'static [&'static str]) -> Ke
     Keywords { method, options, are_passed_on: true }
 }
 
-/// Options alone.
+/// Options only.
 const fn own(method: &'static str, options: &'static [&'static str]) -> Keywords {
     Keywords { method, options, are_passed_on: false }
 }
@@ -303,7 +303,7 @@ pub(super) unsafe extern "C" fn method<const K: usize>(
             return raise_python(error);
         }
         let mut done = run(call);
-        // The body met what needs Arrays: it is traced with them from now on.
+        // The body needs Arrays: it is traced with them from now on.
         if done.is_err() && !is_tracing() {
             let needs = needed_arrays();
             if needs != NeedsArrays::No {

@@ -1,6 +1,6 @@
-//! The type of Functions: how one is made, collected, shown, and what its methods are called.
+//! The type of Functions: creation, garbage collection, repr, and the names of methods.
 //!
-//! Promises: a Function that the garbage collector has cleared refuses calls. Knows nothing of what its methods do.
+//! Promises: a Function that the garbage collector has cleared refuses calls. Does not know what its methods do.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -21,7 +21,7 @@ use crate::convert::gc::HoldsObjects;
 
 static mut TYPE: *mut ffi::PyTypeObject = ptr::null_mut();
 
-/// What may be said of how a function is recorded.
+/// The options of recording.
 const OPTIONS: &[&str] = &["dtype", "optimize", "max_paths", "max_variants", "max_nodes", "audit"];
 
 impl Default for Options {
@@ -165,7 +165,7 @@ unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
         let function = object.cast::<FunctionObject>();
         let state = std::mem::replace(&mut (*function).state, ptr::null_mut());
         if !state.is_null() {
-            // While the interpreter shuts down nothing can be given back: the process ends anyway.
+            // During shutdown of the interpreter nothing can be released: the process ends anyway.
             let _ = Python::try_attach(|_| drop(Box::from_raw(state)));
         }
         0
@@ -335,7 +335,7 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         flags: flags as u32,
         slots: slots.as_mut_ptr(),
     };
-    // SAFETY: every slot has the signature its name asks for, and what the slots point to is never freed.
+    // SAFETY: every slot has the signature that its name requires, and the data of slots is never freed.
     unsafe {
         let type_ = ffi::PyType_FromSpec(&raw mut spec).cast::<ffi::PyTypeObject>();
         if type_.is_null() { Err(PyErr::fetch(py)) } else { Ok(type_) }

@@ -1,8 +1,8 @@
-//! What really runs while a body is traced: a profile hook tells every Python function and every C function.
+//! Observes the calls of a body while it is traced: a profile hook receives every Python function and every C function.
 //!
-//! Promises: a profiler that was there is called as before, and is there again afterwards. A function is looked through
-//! before it runs for the first time, so what it changes itself counts as a change. Frames of libraries whose results
-//! depend on their arguments are passed over.
+//! Promises: an earlier profiler is still called, and is restored afterwards. A function is searched before it runs for the
+//! first time, so a change that it makes itself counts as a change. Frames of libraries whose results depend only on their
+//! arguments are skipped.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -23,23 +23,23 @@ use crate::convert::errors::is_final;
 use crate::convert::refusals::{begin_tracing, end_tracing, outside_tracing};
 use crate::convert::signals::quietly;
 
-/// Whether the function that a frame runs can be told, and not its code only.
+/// Whether the function of a frame can be read, and not only its code.
 pub const SEES_FUNCTIONS: bool = cfg!(all(Py_3_11, not(Py_3_14), not(PyPy), not(GraalPy), target_pointer_width = "64"));
 
 /// One tracing that is under way.
 pub struct Observer {
     search: *mut Search,
-    /// Code objects that were met, and frames of libraries.
+    /// Code objects already seen, and frames of libraries.
     codes: HashSet<usize>,
-    /// Definitions of C functions that were met, by where they were called from matters.
+    /// Definitions of C functions already seen, for those whose caller matters.
     called: HashSet<(usize, usize)>,
-    /// What was met is kept, so that nothing takes its place.
+    /// Seen objects are kept alive, so that nothing takes their address.
     kept: Vec<Py<PyAny>>,
     /// Whether the body writes something.
     pub writes: bool,
 }
 
-/// The profiler that was there before.
+/// The earlier profiler.
 #[derive(Clone, Copy)]
 struct Before {
     function: Option<ffi::Py_tracefunc>,
@@ -54,7 +54,7 @@ thread_local! {
     static BEFORE: Cell<Before> = const { Cell::new(Before { function: None, object: ptr::null_mut() }) };
 }
 
-/// The profiler of this thread, where its place in the thread's state is known.
+/// The profiler of this thread, if its place in the thread's state is known.
 fn installed() -> Option<Before> {
     #[cfg(all(Py_3_11, not(Py_3_12), not(PyPy), not(GraalPy), target_pointer_width = "64"))]
     {
@@ -76,7 +76,7 @@ fn hook_address() -> usize {
     hook as *const () as usize
 }
 
-/// Runs `f` while `search` is told what runs; whether the body wrote something.
+/// Runs `f` and reports its calls to `search`; returns whether the body wrote something.
 pub fn observed<T>(py: Python<'_>, search: &mut Search, f: impl FnOnce() -> T) -> (T, bool) {
     let mut observer =
         Observer { search, codes: HashSet::new(), called: HashSet::new(), kept: Vec::new(), writes: false };
@@ -84,7 +84,7 @@ pub fn observed<T>(py: Python<'_>, search: &mut Search, f: impl FnOnce() -> T) -
     begin_tracing();
     let is_first = !IS_INSTALLED.replace(true);
     let mut before = Err(());
-    // What was there before comes back also where memory was refused.
+    // The earlier profiler is restored even if an allocation failed.
     let collects = is_first && set_collecting(py, false);
     let result = catch_unwind(AssertUnwindSafe(|| {
         before = if is_first { install(py) } else { Ok(None) };
@@ -109,8 +109,8 @@ pub fn observed<T>(py: Python<'_>, search: &mut Search, f: impl FnOnce() -> T) -
     (result.unwrap_or_else(|panic| resume_unwind(panic)), observer.writes)
 }
 
-/// Switches the garbage collector on or off; whether it was on. What it calls (destructors, `gc.callbacks`) is no part of a
-/// body that happens to run then.
+/// Switches the garbage collector on or off; returns whether it was on. Code that it runs (destructors, `gc.callbacks`) does
+/// not belong to a body that happens to run then.
 fn set_collecting(py: Python<'_>, on: bool) -> bool {
     let switch = || {
         let gc = py.import("gc")?;
@@ -121,7 +121,7 @@ fn set_collecting(py: Python<'_>, on: bool) -> bool {
     quietly(py, switch).unwrap_or(false)
 }
 
-/// Runs `f` unobserved: what replays call back is no constant.
+/// Runs `f` unobserved: callbacks of replays are not constants.
 pub fn unobserved<T>(f: impl FnOnce() -> T) -> T {
     let observers = OBSERVERS.take();
     let result = catch_unwind(AssertUnwindSafe(|| outside_tracing(f)));
@@ -129,14 +129,14 @@ pub fn unobserved<T>(f: impl FnOnce() -> T) -> T {
     result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Puts the hook before the profiler that is there; that one, kept alive. An error where it could not be called.
+/// Installs the hook before the present profiler; returns that one, kept alive, or an error if it could not be called.
 fn install(py: Python<'_>) -> Result<Option<Py<PyAny>>, ()> {
     let object = quietly(py, || py.import("sys")?.call_method0("getprofile")).filter(|object| !object.is_none());
     let before = match (installed(), &object) {
         (Some(before), _) => before,
-        // One written in C, where its place is not known.
+        // A profiler written in C, whose place is not known.
         (None, Some(object)) if !object.is_callable() => return Err(()),
-        // By its Python face.
+        // Through its Python object.
         (None, Some(object)) => Before { function: Some(call_python), object: object.as_ptr() },
         (None, None) => Before { function: None, object: ptr::null_mut() },
     };
@@ -146,19 +146,19 @@ fn install(py: Python<'_>) -> Result<Option<Py<PyAny>>, ()> {
     Ok(object.map(Bound::unbind))
 }
 
-/// Puts back the profiler that was there, unless the body has put another one there.
+/// Restores the earlier profiler, unless the body has installed another one.
 fn restore(py: Python<'_>, object: Option<Py<PyAny>>) {
     let before = BEFORE.replace(Before { function: None, object: ptr::null_mut() });
     let is_ours = match installed() {
         Some(now) => now.function.map_or(0, |f| f as usize) == hook_address(),
-        // Python shows no hook that is written in C.
+        // Python does not show a hook that is written in C.
         None => quietly(py, || py.import("sys")?.call_method0("getprofile")).is_none_or(|shown| shown.is_none()),
     };
     if !is_ours {
         return;
     }
     if installed().is_some() {
-        // SAFETY: under the GIL; the function and its object are those that were there, and it is kept.
+        // SAFETY: under the GIL; the function and its object are the earlier ones, and they are kept alive.
         unsafe { ffi::PyEval_SetProfile(before.function, before.object) };
         return;
     }
@@ -218,7 +218,7 @@ unsafe extern "C" fn hook(
                     match seen {
                         Ok(()) => {}
                         Err(error) if is_final(py, &error) => interrupt = Some(error),
-                        // What cannot be looked at is not watched.
+                        // An object that cannot be searched is not watched.
                         Err(error) => {
                             let text = format!("runs code that a replay cannot watch: {error}");
                             (*observer.search).note(Kind::Hidden, text);
@@ -236,7 +236,7 @@ unsafe extern "C" fn hook(
     })
 }
 
-/// The function that a frame runs, where its place in the frame is known.
+/// The function of a frame, if its place in the frame is known.
 fn function_of<'py>(frame: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     #[cfg(all(Py_3_11, not(Py_3_14), not(PyPy), not(GraalPy), target_pointer_width = "64"))]
     {
@@ -256,7 +256,7 @@ fn function_of<'py>(frame: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     }
 }
 
-/// The code that a frame runs.
+/// The code of a frame.
 fn code_of<'py>(frame: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
     // SAFETY: a living frame; the result is a reference of ours.
     unsafe { Bound::from_owned_ptr(frame.py(), ffi::PyFrame_GetCode(frame.as_ptr().cast()).cast()) }
@@ -268,7 +268,7 @@ fn module_of<'py>(frame: &Bound<'py, PyAny>) -> PyResult<(Option<Bound<'py, PyDi
     Ok((globals.clone(), name.and_then(|name| name.extract().ok()).unwrap_or_default()))
 }
 
-/// Modules that write, wait or warn, and give a body no number.
+/// Modules that write, wait or warn, and return no number to a body.
 fn is_machinery(module: &str) -> bool {
     const MODULES: &[&str] = &[
         "logging",

@@ -1,7 +1,7 @@
-//! `out=`: results of derivatives written into arrays of the caller.
+//! `out=`: results of derivatives written into the caller's arrays.
 //!
-//! Promises: everything is computed before the first number is written, so arrays may share memory with arguments; structure,
-//! shapes and types are checked before, so a call that is refused writes nothing.
+//! Promises: all results are computed before the first number is written, so arrays may share memory with arguments; structure,
+//! shapes and types are checked first, so a refused call writes nothing.
 
 use burtorch_core::program::sparsity::Pattern;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -19,7 +19,7 @@ use crate::array::trace::current;
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::errors::if_any;
 
-/// Arrays for results, in the containers that those come in.
+/// Arrays for results, in the containers of those results.
 pub struct Out<'py> {
     nest: Nest,
     leaves: Vec<Bound<'py, PyAny>>,
@@ -27,7 +27,7 @@ pub struct Out<'py> {
     shapes: Vec<Vec<usize>>,
 }
 
-/// A writable array of floats and its shape. One of no axes has no buffer with a shape: it is looked at as one of one.
+/// A writable array of floats and its shape. An array without axes has no buffer with a shape: it is viewed with one axis.
 fn writable(leaf: &Bound<'_, PyAny>, what: &str) -> PyResult<(Array, Vec<usize>)> {
     let is_number = if_any(leaf.py(), leaf.getattr("shape"))?.is_some_and(|shape| shape.len().is_ok_and(|n| n == 0));
     if is_number && leaf.hasattr("__array_interface__")? {
@@ -38,7 +38,7 @@ fn writable(leaf: &Bound<'_, PyAny>, what: &str) -> PyResult<(Array, Vec<usize>)
     Ok((array, shape))
 }
 
-/// The error for arrays that do not fit.
+/// The error for arrays of the wrong shape or type.
 fn misfit(py: Python<'_>, nest: &Nest, k: usize, expected: &[usize], found: &[usize]) -> PyErr {
     let place = nest.place(py, k);
     PyValueError::new_err(format!("out{place} must have the shape {}, found {}", shape(expected), shape(found)))
@@ -52,7 +52,7 @@ fn shape(extents: &[usize]) -> String {
 }
 
 impl<'py> Out<'py> {
-    /// Those of `out=`, if a call has it.
+    /// The arrays of `out=`, if a call has it.
     pub fn take(call: &mut Call<'py>) -> PyResult<Option<Self>> {
         match call.take("out") {
             Some(out) if !out.is_none() => Self::of(&out).map(Some),
@@ -60,7 +60,7 @@ impl<'py> Out<'py> {
         }
     }
 
-    /// Takes apart what was given.
+    /// Flattens the given arrays.
     pub fn of(out: &Bound<'py, PyAny>) -> PyResult<Self> {
         let py = out.py();
         let mut leaves = Vec::new();
@@ -81,12 +81,12 @@ impl<'py> Out<'py> {
         Err(PyValueError::new_err(message))
     }
 
-    /// What was given, in its containers.
+    /// The given arrays, in their containers.
     fn object(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.nest.build(py, &mut self.leaves.iter().cloned())
     }
 
-    /// Copies a result of numbers and NumPy's arrays.
+    /// Copies a result of numbers and NumPy arrays.
     pub fn fill(&self, result: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = result.py();
         let mut leaves = Vec::new();
@@ -108,7 +108,7 @@ impl<'py> Out<'py> {
         self.object(py)
     }
 
-    /// Copies the results of a path that has run; of a pair the second part, after the first as it is.
+    /// Copies the results of a finished path; of a pair only the second part.
     fn fill_from(&self, py: Python<'py>, path: &ArrayPath, is_pair: bool) -> PyResult<Bound<'py, PyAny>> {
         let results = path.parts().results;
         let (first, nest) = match results.items() {
@@ -138,12 +138,12 @@ impl<'py> Out<'py> {
     }
 }
 
-/// A result, or what it was written to.
+/// A result, or the arrays that it was written to.
 pub fn filled<'py>(result: Bound<'py, PyAny>, out: Option<Out<'py>>) -> PyResult<Bound<'py, PyAny>> {
     out.map_or(Ok(result.clone()), |out| out.fill(&result))
 }
 
-/// A method of a Function for arrays, whose result is written to `out` if there is one; of a pair only the second part.
+/// A method of a Function for arrays, whose result is written to `out` if given; of a pair only the second part.
 pub fn call_into<'py>(
     call: &Call<'py>,
     name: &'static str,
@@ -165,7 +165,7 @@ pub fn call_into<'py>(
     call_with(&made, &mut |path| out.fill_from(py, path, is_pair))
 }
 
-/// Refuses results of which two would be written to one place.
+/// Refuses two results in the same memory.
 pub fn refuse_overlap(py: Python<'_>, objects: &[&Bound<'_, PyAny>], arrays: &[&Array]) -> PyResult<()> {
     for (k, (a, x)) in arrays.iter().zip(objects).enumerate() {
         let mut steps = a.shape().iter().zip(a.strides());
@@ -173,7 +173,7 @@ pub fn refuse_overlap(py: Python<'_>, objects: &[&Bound<'_, PyAny>], arrays: &[&
             return Err(PyValueError::new_err("several entries of out share memory; use an array without overlaps"));
         }
         for (b, y) in arrays.iter().zip(objects).skip(k + 1) {
-            // Interleaved arrays do not overlap: NumPy tells them exactly.
+            // Interleaved arrays do not overlap: NumPy decides exactly.
             let share = || py.import("numpy")?.call_method1("shares_memory", (as_array(x)?, as_array(y)?))?.is_truthy();
             if a.may_overlap(b) && share()? {
                 return Err(PyValueError::new_err("two arrays of out overlap; use separate memory"));
@@ -183,12 +183,12 @@ pub fn refuse_overlap(py: Python<'_>, objects: &[&Bound<'_, PyAny>], arrays: &[&
     Ok(())
 }
 
-/// An array of NumPy in the memory of any buffer.
+/// A NumPy array over the memory of any buffer.
 fn as_array<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     object.py().import("numpy")?.call_method1("asarray", (object,))
 }
 
-/// Writes the entries of sparse rows to a matrix of SciPy's with the same pattern.
+/// Writes the entries of sparse rows to a SciPy matrix with the same pattern.
 pub fn fill_sparse<'py>(
     out: &Bound<'py, PyAny>,
     pattern: &Pattern,

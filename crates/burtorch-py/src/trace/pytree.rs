@@ -1,6 +1,6 @@
 //! The shape of arguments and results: numbers, arrays, and lists, tuples and dicts of them.
 //!
-//! Promises: what is taken apart is put together in the same shape. Nesting is bounded. Knows nothing of programs.
+//! Promises: a flattened structure is rebuilt in the same shape. Nesting is bounded. Does not know programs.
 #![allow(unsafe_code)]
 
 use burtorch_core::NodeId;
@@ -25,16 +25,16 @@ use crate::node::vector::PyVector;
 /// Deeper nesting is refused.
 const DEEPEST: usize = 16;
 
-/// The shape of something made of numbers.
+/// The shape of a structure of numbers.
 #[derive(Debug)]
 pub enum Tree {
     /// One number.
     Number,
-    /// An array of this shape; results for it have this type, and are NumPy arrays where it was one.
+    /// An array of this shape; results for it have this type, and are NumPy arrays if it was one.
     Array { shape: Vec<usize>, kind: Kind, is_numpy: bool },
     /// A tuple or a list.
     Sequence { is_tuple: bool, items: Vec<Tree> },
-    /// A dict, by insertion.
+    /// A dict, in insertion order.
     Dict { keys: Vec<Py<PyAny>>, items: Vec<Tree> },
 }
 
@@ -51,20 +51,20 @@ impl HoldsObjects for Tree {
     }
 }
 
-/// The numbers of arguments, or that there are Values.
+/// The numbers of arguments, or the fact that there are Values.
 pub enum GivenArguments {
     /// Numbers only.
     Numbers(Tree),
-    /// Something else somewhere.
+    /// Something else in at least one place.
     Others(Others),
 }
 
-/// What makes a call more than one with numbers; where there are several, the last of these counts.
+/// The kind of a call that does not consist of numbers only; the last matching kind applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Others {
     /// An array of several dimensions, or one of integers: the function is traced with arrays.
     Arrays,
-    /// An Array of a trace that is under way.
+    /// An Array of a running trace.
     Traced,
     /// A Value or a Vector.
     Values,
@@ -77,16 +77,16 @@ pub fn is_of_graph(object: &Bound<'_, PyAny>) -> bool {
     is_value || object.is_instance_of::<PyVector>()
 }
 
-/// Why an argument cannot be taken apart.
+/// Why an argument cannot be flattened.
 pub enum Wrong {
-    /// It, or what is at this place inside it, is nothing that a function takes.
+    /// The argument, or its part at this place, has a type that a function does not accept.
     Structure {
-        /// As Python would write it behind the argument: `['a'][1]`.
+        /// As a Python expression after the argument: `['a'][1]`.
         place: String,
         /// The expected structure and the found one.
         message: String,
     },
-    /// Asking failed.
+    /// Reading it failed.
     Failed(PyErr),
 }
 
@@ -118,7 +118,7 @@ impl Wrong {
 }
 
 impl Tree {
-    /// How many numbers.
+    /// The number of numbers.
     pub fn len(&self) -> usize {
         match self {
             Tree::Number => 1,
@@ -146,8 +146,8 @@ impl Tree {
         }
     }
 
-    /// Where the other is put together differently, as Python would write the place; arrays, lists and tuples of as many
-    /// numbers are alike.
+    /// The place where the structure differs, as a Python expression; arrays, lists and tuples of equal length count as
+    /// equal.
     pub fn differs(&self, py: Python<'_>, other: &Tree) -> Option<String> {
         let is_row = |tree: &Tree| match tree {
             Tree::Array { .. } => true,
@@ -156,7 +156,7 @@ impl Tree {
         };
         match (self, other) {
             (Tree::Number, Tree::Number) => None,
-            // How many numbers there are is asked elsewhere.
+            // The number of numbers is checked elsewhere.
             (a, b) if is_row(a) && is_row(b) => None,
             (Tree::Sequence { items: x, .. }, Tree::Sequence { items: y, .. }) if x.len() == y.len() => {
                 let places = (0..).map(|k: usize| format!("[{k}]"));
@@ -191,7 +191,7 @@ impl Tree {
         }
     }
 
-    /// In words.
+    /// As text.
     pub fn text(&self, py: Python<'_>) -> String {
         let all = |items: &[Tree]| items.iter().map(|x| x.text(py)).collect::<Vec<_>>().join(", ");
         match self {
@@ -206,7 +206,7 @@ impl Tree {
         }
     }
 
-    /// Takes an argument apart; its numbers go to `numbers`.
+    /// Flattens an argument; its numbers are appended to `numbers`.
     pub fn of(object: &Bound<'_, PyAny>, numbers: &mut Vec<f64>, depth: usize) -> Result<GivenArguments, Wrong> {
         if is_of_graph(object) {
             return Ok(GivenArguments::Others(Others::Values));
@@ -239,7 +239,7 @@ impl Tree {
         let mut others = None;
         for (k, item) in items.iter().enumerate() {
             ask_at(object.py(), k)?;
-            // What is given most often, also NumPy's float64, is not asked what else it may be.
+            // The most frequent types, including NumPy's float64, skip all other checks.
             if let Ok(x) = item.cast::<PyFloat>() {
                 numbers.push(x.value());
                 parts.push(Tree::Number);
@@ -295,7 +295,7 @@ impl Tree {
         Ok(GivenArguments::Numbers(tree))
     }
 
-    /// Whether NumPy arrays are among this.
+    /// Whether it contains NumPy arrays.
     pub fn has_numpy(&self) -> bool {
         match self {
             Tree::Number => false,
@@ -304,7 +304,7 @@ impl Tree {
         }
     }
 
-    /// Puts numbers together in this shape.
+    /// Rebuilds this shape from numbers.
     pub fn build<'py>(&self, py: Python<'py>, numbers: &mut &[f64]) -> PyResult<Bound<'py, PyAny>> {
         let parts = |items: &[Tree], numbers: &mut &[f64]| {
             items.iter().map(|item| item.build(py, numbers)).collect::<PyResult<Vec<_>>>()
@@ -358,7 +358,7 @@ impl Tree {
         })
     }
 
-    /// The shape of what a function returned, and its nodes; numbers become constants of `owner`.
+    /// The shape of a function's result, and its nodes; numbers become constants of `owner`.
     pub fn of_result(
         owner: &Bound<'_, PyGraph>,
         result: &Bound<'_, PyAny>,
@@ -416,7 +416,7 @@ impl Tree {
     }
 }
 
-/// The first `n` numbers, which are taken off.
+/// Removes and returns the first `n` numbers.
 fn take<'a>(numbers: &mut &'a [f64], n: usize) -> &'a [f64] {
     let (first, rest) = numbers.split_at(n.min(numbers.len()));
     *numbers = rest;
@@ -445,12 +445,12 @@ fn rows<'py>(
     }
 }
 
-/// How a key is written.
+/// The text of a key.
 fn shown(key: &Bound<'_, PyAny>) -> String {
     quietly(key.py(), || Ok(key.repr()?.to_string_lossy().into_owned())).unwrap_or_else(|| "?".into())
 }
 
-/// Whether there are Values in an array of objects.
+/// Whether an array of objects contains Values.
 pub fn holds_values(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if !has_dtype(object)? || !object.getattr("dtype")?.getattr("kind")?.eq("O")? {
         return Ok(false);

@@ -1,6 +1,6 @@
 //! Recording: the body runs once on Values of a graph of its own, which becomes a program.
 //!
-//! Promises: whatever happens in the body, the graph that was current before is current after; Values that the body kept
+//! Promises: whatever happens in the body, the earlier current graph is current again afterwards; Values that the body kept
 //! are refused from then on. Holds no reference into the function's state while Python code runs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -27,7 +27,7 @@ use crate::graph::{self, PyGraph};
 use crate::node::no_grad::OutsideNoGrad;
 use crate::node::parameter::PyParameter;
 
-/// What a trace leaves.
+/// The result of a trace.
 pub struct Traced<P> {
     /// The program.
     pub path: P,
@@ -35,14 +35,14 @@ pub struct Traced<P> {
     pub watch: Watch,
     /// Its unwatched sources.
     pub unwatched: Vec<Unwatched>,
-    /// What ran besides the body itself.
+    /// The functions that ran besides the body itself.
     pub executed: Vec<Py<PyAny>>,
-    /// Whether running the body once more changes nothing but the time.
+    /// Whether a second run of the body changes nothing but the time.
     pub may_run_again: bool,
 }
 
-/// Runs `run`, which records `body` and tells whether that wrote something, while everything that the body reads is looked
-/// for. `known` ran in earlier traces of it.
+/// Runs `run`, which records `body` and returns whether it wrote something, and searches everything that the body reads.
+/// `known` ran in earlier traces of it.
 pub fn record<P>(
     body: &Bound<'_, PyAny>,
     statics: &[Bound<'_, PyDict>],
@@ -78,11 +78,11 @@ pub fn record_path(
         cell.trace = Some(Box::new(Trace::new(name.to_string())));
         cell.set_busy(true);
     });
-    // What stands for the recording when it is over, made while nothing has begun.
+    // The replacement for the recording after its end, allocated before anything starts.
     let over = Box::new(Trace { is_active: false, ..Trace::new(name.to_string()) });
     let mut inputs = Vec::with_capacity(numbers.len());
     graph::enter(&owner)?;
-    // What the caller wants of its own graphs is not the body's.
+    // Settings of the caller's own graphs do not apply to the body.
     let outside = OutsideNoGrad::enter();
     let mut outputs = Vec::new();
     let mut writes = false;
@@ -94,13 +94,13 @@ pub fn record_path(
         let result = result?;
         Tree::of_result(&owner, &result, &mut outputs, arguments.has_numpy(), 0)
     };
-    // What follows is done also where memory was refused.
+    // The following steps run even if an allocation failed.
     let results = catch_unwind(AssertUnwindSafe(run));
     drop(outside);
     let left = graph::leave_all_above(&owner);
     let trace = owner.get().end_of_trace(|cell| {
         let trace = cell.trace.replace(over);
-        // The quick path closes.
+        // The fast path closes.
         cell.set_busy(true);
         trace
     });
@@ -124,7 +124,7 @@ pub fn record_path(
     Ok((Path::new(py, program, results, parameters, primitives)?.at(numbers), writes))
 }
 
-/// An object that the trace holds without knowing its class.
+/// An object that the trace keeps without knowing its class.
 fn as_is<T: PyTypeCheck>(py: Python<'_>, object: &Py<PyAny>) -> PyResult<Py<T>> {
     Ok(object.bind(py).cast::<T>()?.clone().unbind())
 }
@@ -148,7 +148,7 @@ fn program_of(
         detached: trace.detached,
         calls: trace.calls,
     };
-    // Out of the reach of signal handlers meanwhile.
+    // Signal handlers cannot reach it meanwhile.
     let graph = owner.get().end_of_trace(|cell| std::mem::replace(&mut cell.graph, AnyGraph::F64(Graph::new())));
     let program = asked(|| match &graph {
         AnyGraph::F32(graph) => tracing.program(graph),
@@ -167,7 +167,7 @@ fn program_of(
 fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     let text = error.value(py).to_string();
     if error.get_type(py).is(py.get_type::<PyTypeError>()) && text.starts_with("numpy.") {
-        // A number alone is what a trace cannot use.
+        // A trace cannot use a number alone.
         let text = text.replace(crate::node::vector::NUMBER_ALONE, "");
         let new = derived(py, "TraceError", format!("{text} ({})", line_of(py, &error)));
         new.set_cause(py, Some(error));
@@ -184,7 +184,7 @@ fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
         Ok(is_full && error.value(py).to_string().contains("holds at most"))
     };
     if quietly(py, full).unwrap_or(false) {
-        // Without a line nothing of the body has run.
+        // Without a line no code of the body has run.
         let place = find_line(py, &error).unwrap_or_else(|| "its arguments alone".into());
         let message = format!(
             "{name} needs more operations than max_nodes= of bt.function allows; shorten its loops or raise it ({place})"

@@ -1,11 +1,11 @@
-//! The search for what a body takes for constant: from the body, and from every function that runs while it is traced,
-//! through globals, cells, defaults, attributes, items and classes.
+//! The search for the constants of a body: from the body, and from every function that runs while it is traced, through
+//! globals, cells, defaults, attributes, items and classes.
 //!
-//! In words: a function that runs gives names and objects. Names are looked up in the dictionaries of all objects met, also names
-//! met later, so the work is linear in objects, and in names for each. Where a function reads attributes by computed
-//! names (`getattr`), all attributes of all objects count.
+//! A function that runs adds names and objects. Names are looked up in the dictionaries of all known objects, including names
+//! found later, so the work is linear in objects, and in names for each. If a function reads attributes by computed names
+//! (`getattr`), all attributes of all objects count.
 //!
-//! Promises: runs no Python code. What is met once is not met again. Nothing is left out in silence.
+//! Promises: runs no Python code. Each object is searched once. Nothing is skipped without a record.
 #![allow(unsafe_code)]
 
 use std::mem::offset_of;
@@ -24,44 +24,44 @@ use crate::convert::raw_bytes::raw_bytes;
 use crate::convert::signals::quietly;
 use crate::node::parameter::PyParameter;
 
-/// More objects than this are not looked at.
+/// The largest number of searched objects.
 const MOST_OBJECTS: usize = 1 << 20;
 
-/// Something that a body reads and that is not watched.
+/// A source that a body reads and that is not watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwatched {
-    /// Which kind.
+    /// The kind.
     pub kind: Kind,
-    /// In words, with the line where it is known.
+    /// As text, with the line if it is known.
     pub text: String,
 }
 
-/// See the module.
+/// See the module header.
 pub struct Search {
     /// The places found.
     pub watch: Watch,
     /// Unwatched sources.
     pub unwatched: Vec<Unwatched>,
-    /// Objects and cells that were met, by address; they are kept so that no other takes their place.
+    /// Objects and cells already found, by address; they are kept alive, so that no other takes their address.
     seen: FxHashSet<usize>,
     kept: Vec<Py<PyAny>>,
     queue: Vec<Py<PyAny>>,
-    /// Functions whose names, cells and defaults were looked at.
+    /// Functions whose names, cells and defaults have been searched.
     followed: FxHashSet<usize>,
-    /// Code objects with the globals they were met with, and those inside others.
+    /// Code objects with their globals, and nested code objects.
     codes: FxHashSet<(usize, usize)>,
     inner: FxHashSet<usize>,
-    /// The dictionaries that are watched, by address, with their numbers.
+    /// The watched dictionaries, by address, with their numbers.
     dicts: FxHashMap<usize, usize>,
-    /// Names that were met and not looked up yet.
+    /// Names that were found and not looked up yet.
     names: Vec<Py<PyString>>,
-    /// Functions that have no attributes yet.
+    /// Functions without attributes so far.
     bare: Vec<Py<PyAny>>,
-    /// Whether attributes are read by computed names.
+    /// Whether some function reads attributes by computed names.
     is_dynamic: bool,
-    /// How many dictionaries are watched whole since that is known.
+    /// How many dictionaries are fully watched since then.
     n_whole: usize,
-    /// Functions and code that ran and were not met otherwise: the next tracing starts from them too.
+    /// Functions and code that ran and were not found otherwise: the next trace starts from them too.
     pub executed: Vec<Py<PyAny>>,
 }
 
@@ -71,7 +71,7 @@ fn address(object: &Bound<'_, PyAny>) -> usize {
 }
 
 impl Search {
-    /// Looks through a body, other functions that are known to run, and static arguments.
+    /// Searches a body, other functions that are known to run, and static arguments.
     pub fn of(body: &Bound<'_, PyAny>, known: &[Py<PyAny>], statics: &[Bound<'_, PyAny>]) -> PyResult<Search> {
         let py = body.py();
         let mut search = Search {
@@ -119,17 +119,17 @@ impl Search {
         self.drain(py)
     }
 
-    /// Whether a code object is known to be made by a function that was met: then so is the function of it.
+    /// Whether a code object is known to be made by a function that was found: then its function is, too.
     pub fn is_inner(&self, code: &Bound<'_, PyAny>) -> bool {
         self.inner.contains(&address(code))
     }
 
-    /// Whether a function has been looked through.
+    /// Whether a function has been searched.
     pub fn is_known(&self, function: &Bound<'_, PyAny>) -> bool {
         self.followed.contains(&address(function))
     }
 
-    /// Notes something that is not watched.
+    /// Records an unwatched source.
     pub fn note(&mut self, kind: Kind, text: String) {
         let new = Unwatched { kind, text };
         if !self.unwatched.contains(&new) {
@@ -137,7 +137,7 @@ impl Search {
         }
     }
 
-    /// After the trace: what the body has put into lists that it fills is watched from now on.
+    /// Called after the trace: the items that the body appended to lists are watched from now on.
     pub fn finish(mut self, py: Python<'_>) -> PyResult<(Watch, Vec<Unwatched>, Vec<Py<PyAny>>)> {
         for item in self.watch.settle(py) {
             self.reach(&item);
@@ -146,7 +146,7 @@ impl Search {
         Ok((self.watch, self.unwatched, self.executed))
     }
 
-    /// Notes an object to be looked at.
+    /// Adds an object to the search.
     pub fn reach(&mut self, object: &Bound<'_, PyAny>) {
         if attributes::is_plain(object) || !self.seen.insert(address(object)) {
             return;
@@ -176,7 +176,7 @@ impl Search {
         Ok(())
     }
 
-    /// Looks at everything that is noted. Names and objects lead to each other: until neither leads to more.
+    /// Searches everything that was added. Names and objects lead to each other: repeats until neither adds more.
     fn drain(&mut self, py: Python<'_>) -> PyResult<()> {
         loop {
             if let Some(object) = self.queue.pop() {
@@ -206,7 +206,7 @@ impl Search {
     }
 
     fn look_at(&mut self, object: &Bound<'_, PyAny>) -> PyResult<()> {
-        // Of these there may be many, and they have nothing but their items.
+        // There may be many of these, and they have only items.
         if object.is_exact_instance_of::<PyTuple>()
             || object.is_exact_instance_of::<PyList>()
             || object.is_exact_instance_of::<PyDict>()
@@ -266,7 +266,7 @@ impl Search {
         }
     }
 
-    /// Attributes of an object of a class written in Python: its own, those of its slots, and its classes.
+    /// Attributes of an object of a Python class: its own, those of its slots, and those of its classes.
     fn add_instance(&mut self, object: &Bound<'_, PyAny>, kind: &Bound<'_, PyType>) {
         let py = object.py();
         self.reach(kind.as_any());
@@ -296,7 +296,7 @@ impl Search {
         }
     }
 
-    /// What a weak reference refers to: its attributes are watched, and it is not kept.
+    /// The target of a weak reference: its attributes are watched, and it is not kept alive.
     fn add_weak(&mut self, object: &Bound<'_, PyAny>) {
         let kind = object.get_type();
         match attributes::own(object).filter(|_| is_written_in_python(&kind)) {
@@ -304,12 +304,12 @@ impl Search {
                 self.reach(kind.as_any());
                 self.add_attributes(&own, Scope::Named);
             }
-            // What has more than attributes is kept: its contents are read by its address.
+            // An object with more than attributes is kept alive: its contents are read by its address.
             _ => self.reach(object),
         }
     }
 
-    /// The attributes that a dictionary holds.
+    /// The attributes in a dictionary.
     fn add_attributes(&mut self, dict: &Bound<'_, PyDict>, scope: Scope) {
         let py = dict.py();
         if self.dicts.contains_key(&address(dict)) {
@@ -356,7 +356,7 @@ impl Search {
         }
     }
 
-    /// What an object holds in C: of a class written in C, or of one that derives from it.
+    /// The C data of an object of a C class, or of a class that derives from one.
     fn add_c_object(&mut self, object: &Bound<'_, PyAny>, kind: &Bound<'_, PyType>) {
         let py = object.py();
         // SAFETY: living objects; the word of what a weak reference refers to follows the head.
@@ -376,7 +376,7 @@ impl Search {
                 return;
             }
             if ffi::PyCFunction_Check(object.as_ptr()) != 0 {
-                // A method that is bound: of the object it is bound to.
+                // A bound method: of its object.
                 let owner = (*object.as_ptr().cast::<ffi::PyCFunctionObject>()).m_self;
                 let owner = Bound::from_borrowed_ptr_or_opt(py, owner);
                 if let Some(owner) = owner.filter(|owner| !owner.is_instance_of::<PyModule>()) {
@@ -412,7 +412,7 @@ impl Search {
         }
     }
 
-    /// Watches what a function of a C module returns, without arguments.
+    /// Watches the result of a function of a C module, called without arguments.
     pub fn watch_called(&mut self, py: Python<'_>, module: &str, name: &str) {
         if let Some(function) = quietly(py, || py.import(module)?.getattr(name))
             && self.seen.insert(address(&function))
@@ -440,7 +440,7 @@ impl Search {
         }
     }
 
-    /// Functions that Cython makes are not seen when they are called.
+    /// Calls of functions made by Cython are not visible to the profiler.
     fn add_cython(&mut self, function: &Bound<'_, PyAny>) {
         let py = function.py();
         let text = |name: &str| quietly(py, || function.getattr(name)?.extract::<String>()).unwrap_or_default();
@@ -455,7 +455,7 @@ impl Search {
         }
     }
 
-    /// A traced function may run as a replay: what it was traced from counts.
+    /// A traced function may run as a replay: the sources of its trace count.
     fn add_recorded(&mut self, function: &Bound<'_, PyAny>) -> PyResult<()> {
         let body = function.getattr("__wrapped__")?;
         match body.cast::<PyFunction>() {
@@ -468,7 +468,8 @@ impl Search {
         Ok(())
     }
 
-    /// A function that was met, or that runs. Of one that only was met its attributes count, unless what runs cannot be told.
+    /// A function that was found, or that runs. For one that was only found, its attributes count, unless running functions
+    /// cannot be identified.
     fn add_function(&mut self, function: &Bound<'_, PyAny>, is_executed: bool) -> PyResult<()> {
         let py = function.py();
         if self.seen.insert(address(function)) {
@@ -517,7 +518,7 @@ impl Search {
             return;
         }
         self.kept.push(cell.clone().unbind());
-        // SAFETY: a living cell; what it holds is a word of it.
+        // SAFETY: a living cell; its content is a word of it.
         unsafe {
             let at = (&raw const (*cell.as_ptr().cast::<ffi::PyCellObject>()).ob_ref).cast::<usize>();
             self.watch.add_object(cell.py(), cell, at);
@@ -598,7 +599,7 @@ impl Search {
         Ok(())
     }
 
-    /// Watches a name in a dictionary of which single names count; what is there.
+    /// Watches single names in a dictionary; returns the value.
     fn add_listed<'py>(&mut self, dict: &Bound<'py, PyDict>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
         let key = address(dict) ^ 1;
         let k = match self.dicts.get(&key) {
@@ -617,7 +618,7 @@ impl Search {
     }
 }
 
-/// Whether a dictionary is that of a module.
+/// Whether a dictionary belongs to a module.
 fn is_of_a_module(dict: &Bound<'_, PyDict>) -> bool {
     ["__name__", "__spec__"].iter().all(|name| dict.contains(*name).unwrap_or(false))
 }
@@ -640,7 +641,7 @@ fn objects_in<'py>(array: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
         if !array.is_instance(&numpy.getattr("ndarray")?)? {
             return Ok(Vec::new());
         }
-        // Without what a subclass makes of it.
+        // Without methods of a subclass.
         let plain = numpy.getattr("asarray")?.call1((array,))?;
         if !plain.getattr("dtype")?.getattr("hasobject")?.extract::<bool>()? {
             return Ok(Vec::new());
@@ -650,7 +651,7 @@ fn objects_in<'py>(array: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
     quietly(array.py(), all).unwrap_or_default()
 }
 
-/// The fields of a record of NumPy, as a tuple; anything else as it is.
+/// The fields of a NumPy record, as a tuple; any other object unchanged.
 fn of_record(item: Bound<'_, PyAny>) -> Bound<'_, PyAny> {
     let is_record = item.get_type().name().is_ok_and(|name| name == "void");
     if is_record { quietly(item.py(), || item.call_method0("item")).unwrap_or(item) } else { item }

@@ -1,7 +1,7 @@
-//! What a traced function remembers: one variant per shape of arguments, one path per sequence of guards' answers.
+//! The stored traces of a function: one variant per shape of arguments, one path per sequence of guard results.
 //!
-//! Promises: a replay is used only if nothing it took for constant has changed and every guard answers as traced. The
-//! number of variants and of paths is bounded; what was used longest ago goes first.
+//! Promises: a replay is used only if none of its constants has changed and every guard gives the traced result. The number of
+//! variants and of paths is bounded; the least recently used one is dropped first.
 
 use burtorch_core::program::derive::{Against, Along, HessianAlong, HessianColumns, Jacobian};
 use burtorch_core::program::{Build, Carrier, Replay, Seeds};
@@ -24,24 +24,24 @@ use crate::convert::signals::asked;
 use crate::graph::LONG;
 use crate::node::parameter::PyParameter;
 
-/// How a function is to be traced and kept.
+/// The options of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The element type.
     pub dtype: DType,
-    /// Whether it was asked for; if not, Parameters that a body with arrays reads decide.
+    /// Whether the caller chose it; if not, the Parameters in a body with arrays decide.
     pub has_dtype: bool,
-    /// Whether sums may be taken in another order.
+    /// Whether sums may be reordered.
     pub fast: bool,
     /// Paths kept per variant.
     pub max_paths: usize,
     /// Variants kept.
     pub max_variants: usize,
-    /// Nodes that a trace may append.
+    /// The largest number of nodes of a trace.
     pub max_nodes: u32,
-    /// Whether what cannot be watched is audited.
+    /// Whether unwatched sources are audited.
     pub audit: bool,
-    /// Whether nothing is said of it, nor of many shapes.
+    /// Whether warnings about them, and about many shapes, are off.
     pub is_quiet: bool,
 }
 
@@ -53,7 +53,7 @@ pub enum Scalars {
     F32(Box<Replay<f32, 1>>),
 }
 
-/// Runs an expression on the replay, whatever its type.
+/// Runs an expression on the replay of either type.
 macro_rules! with_scalars {
     ($any:expr, $replay:ident => $body:expr) => {
         match $any {
@@ -64,23 +64,23 @@ macro_rules! with_scalars {
 }
 pub(crate) use with_scalars;
 
-/// One way through the function.
+/// One path through the function.
 pub struct Path {
     /// The program, after the passes.
     pub program: Program,
     /// Ready to run.
     pub replay: Scalars,
-    /// What each guard answered.
+    /// The traced result of each guard.
     answers: Vec<bool>,
     /// The shape of the results.
     pub results: Tree,
-    /// The numbers that it was traced at; none for a path from a file.
+    /// The numbers of its trace; none for a path from a file.
     pub numbers: Vec<f64>,
     /// The parameters among the inputs, after the arguments.
     pub parameters: Vec<Py<PyParameter>>,
-    /// The primitives that the program calls: it knows them by weak references.
+    /// The primitives that the program calls: the program has weak references to them.
     pub primitives: Vec<Py<PyPrimitive>>,
-    /// Made when first asked for.
+    /// Built on first use.
     pub along: Option<Along>,
     /// See `along`.
     pub against: Option<Against>,
@@ -92,24 +92,24 @@ pub struct Path {
     pub jacobian: Option<Jacobian>,
     /// See `along`; of the Jacobian, and of the Hessian.
     pub colourings: [Option<Colouring>; 2],
-    /// See `along`; gradients by some of the arguments, the one used last first.
+    /// See `along`; gradients by some of the arguments, the most recently used one first.
     pub by_some: Vec<BySome>,
     /// See `along`; for rows, without and with gradients.
     pub batches: [Option<super::map::AnyBatch>; 2],
 }
 
-/// What a path is to have computed.
+/// What a path is asked to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs<'a> {
     /// Nothing.
     Program,
     /// Its values.
     Values,
-    /// Its values for the gradient by those numbers of the arguments that are wanted.
+    /// Its values for the gradient by the wanted numbers of the arguments.
     Gradient(&'a [bool]),
 }
 
-/// Tries a replay at `numbers`; the number of the first guard that disagrees.
+/// Tries a replay at `numbers`; returns the number of the first guard that differs.
 fn attempt<E: Float + Carrier>(
     replay: &mut Replay<E, 1>,
     numbers: &[f64],
@@ -166,19 +166,19 @@ impl Path {
         })
     }
 
-    /// The same path, traced at these numbers.
+    /// The same path, with these numbers as its trace.
     pub fn at(mut self, numbers: &[f64]) -> Self {
         self.numbers = numbers.to_vec();
         self
     }
 
-    /// Computes the values at `numbers`, unless a guard disagrees.
+    /// Computes the values at `numbers`, unless a guard differs.
     #[inline(always)]
     pub fn attempt(&mut self, numbers: &[f64]) -> Result<(), usize> {
         with_scalars!(&mut self.replay, replay => attempt(replay, numbers, &self.parameters))
     }
 
-    /// Computes at `numbers` what is needed.
+    /// Computes the needed results at `numbers`.
     fn attempt_for(&mut self, numbers: &[f64], needs: Needs<'_>) -> burtorch_core::Result<Result<(), usize>> {
         match needs {
             Needs::Gradient(wanted) => BySome::attempt(self, wanted, numbers),
@@ -186,18 +186,18 @@ impl Path {
         }
     }
 
-    /// Bytes of the program, and of what is ready to run.
+    /// Bytes of the program and of its replays.
     pub fn bytes(&self) -> usize {
         let by_some: usize = self.by_some.iter().map(BySome::bytes).sum();
         self.program.bytes() + by_some + with_scalars!(&self.replay, replay => replay.bytes())
     }
 
-    /// Whether running it may run Python code, as primitives and signal handlers do: then nothing else may be in use.
+    /// Whether running it may run Python code (primitives, signal handlers): then no reference into the state may be in use.
     pub fn takes_long(&self) -> bool {
         self.program.calls_primitives() || self.program.n_slots() > LONG
     }
 
-    /// All inputs: these numbers and the parameters'.
+    /// All inputs: these numbers and the parameters.
     pub fn inputs(&self, numbers: &[f64]) -> Vec<f64> {
         numbers.iter().copied().chain(self.parameters.iter().map(|p| p.get().number())).collect()
     }
@@ -219,13 +219,13 @@ impl Path {
 
 /// The paths for one shape of arguments.
 pub struct Variant {
-    /// A number of its own.
+    /// Its own number.
     pub id: u64,
     /// The arguments, as a tuple.
     pub arguments: Tree,
     /// Keyword arguments.
     pub statics: Option<Py<PyDict>>,
-    /// The one used last comes first.
+    /// The most recently used one comes first.
     pub paths: Vec<Path>,
 }
 
@@ -246,10 +246,10 @@ impl HoldsObjects for Variant {
 }
 
 impl Variant {
-    /// Finds the path that is right at `numbers`, brings it to the front, and leaves its values computed; unless they are
-    /// not needed, and nothing is to be asked.
+    /// Finds the path that is valid at `numbers`, moves it to the front, and leaves its values computed, unless they are not
+    /// needed and there is no guard.
     pub fn select(&mut self, numbers: &[f64], stats: &mut Stats, needs: Needs<'_>) -> burtorch_core::Result<bool> {
-        // What guards really answer here, as far as it is known.
+        // The guard results here, as far as they are known.
         let mut actual: Vec<bool> = Vec::new();
         for k in 0..self.paths.len() {
             let path = &mut self.paths[k];
@@ -268,7 +268,7 @@ impl Variant {
                 }
                 Err(guard) => {
                     stats.guard_misses += 1;
-                    // Beyond the guards: a primitive has failed.
+                    // Not a guard: a primitive has failed.
                     if (actual.len()..path.answers.len()).contains(&guard) {
                         actual = path.answers[..guard].to_vec();
                         actual.push(!path.answers[guard]);
@@ -279,7 +279,7 @@ impl Variant {
         Ok(false)
     }
 
-    /// Adds a path that was just traced.
+    /// Adds a new path.
     pub fn add(&mut self, path: Path, options: &Options, stats: &mut Stats) {
         self.paths.insert(0, path);
         while self.paths.len() > options.max_paths {
@@ -289,51 +289,51 @@ impl Variant {
     }
 }
 
-/// Counts, as `f.stats()` tells them.
+/// The counts of `f.stats()`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     /// Traces made.
     pub traced: u64,
-    /// Times that everything was forgotten because a constant had changed.
+    /// How often all traces were dropped because a constant had changed.
     pub invalidated: u64,
     /// Replays that a guard stopped.
     pub guard_misses: u64,
-    /// Paths and variants dropped because there were too many.
+    /// Paths and variants dropped because of the limits.
     pub dropped: u64,
-    /// Variants ever made.
+    /// Variants made so far.
     pub variants: u64,
 }
 
-/// Traces that are no longer right, to be dropped when the state is no longer in use.
+/// Traces that are no longer valid, dropped when the state is no longer in use.
 pub type Forgotten = (Vec<Variant>, Vec<ArrayVariant>, Watch, Vec<Py<PyAny>>);
 
-/// Everything a traced function remembers.
+/// The state of a traced function.
 pub struct FunctionState {
     /// The Python function.
     pub body: Py<PyAny>,
     /// Its name and where it is defined.
     pub name: String,
-    /// How it is traced.
+    /// Its options.
     pub options: Options,
-    /// The one used last comes first.
+    /// The most recently used one comes first.
     pub variants: Vec<Variant>,
-    /// Those that were traced with arrays; likewise.
+    /// Variants traced with arrays, in the same order.
     pub arrays: Vec<ArrayVariant>,
-    /// Whether all calls are: the body is a transform, or uses one.
+    /// Whether all calls use arrays: the body is a transform, or uses one.
     pub uses_arrays: bool,
-    /// Functions for derivatives of this one with arrays, by what they were made of.
+    /// Functions for derivatives of this one with arrays, by their options.
     pub derived: Vec<(Derived, Py<PyAny>)>,
-    /// What traces took for constant.
+    /// The constants of all traces.
     pub watch: Watch,
-    /// What cannot be watched, as it has been said.
+    /// The unwatched sources, as reported.
     pub unwatched: Vec<Unwatched>,
     /// Functions that ran while the body was traced.
     pub executed: Vec<Py<PyAny>>,
-    /// When the body is to be run beside its traces.
+    /// When the next audit is due.
     pub audit: Audit,
     /// See there.
     pub stats: Stats,
-    /// With this many floats as arguments the first path of the first variant may be tried at once.
+    /// With this many floats as arguments, the first path of the first variant may be tried at once.
     pub quick: usize,
 }
 
@@ -357,8 +357,8 @@ impl FunctionState {
         }
     }
 
-    /// Forgets all traces if something they took for constant has changed.
-    /// Returns what was forgotten, to be dropped when the state is no longer in use.
+    /// Drops all traces if one of their constants has changed. Returns them, to be dropped when the state is no longer in
+    /// use.
     pub fn look(&mut self, py: Python<'_>) -> Option<Forgotten> {
         if self.watch.is_unchanged(py) {
             return None;
@@ -367,7 +367,7 @@ impl FunctionState {
         Some(self.take())
     }
 
-    /// Takes out all traces and what was watched for them.
+    /// Removes all traces and their watched values.
     pub fn take(&mut self) -> Forgotten {
         self.quick = usize::MAX;
         let executed = std::mem::take(&mut self.executed);
@@ -380,7 +380,7 @@ impl FunctionState {
         self.variants.iter().map(|v| &v.statics).chain(self.arrays.iter().map(|v| &v.statics)).flatten()
     }
 
-    /// Notes whether calls with floats may take the fast way.
+    /// Records whether calls with floats may use the fast path.
     pub fn note_quick(&mut self) {
         self.quick = usize::MAX;
         let Some(variant) = self.variants.first() else { return };
