@@ -1,4 +1,4 @@
-//! The classes of compressors: each says what it sends.
+//! The classes of compressors.
 
 use burtorch_core::compress::{Count, Quantiser, Sparsifier};
 use pyo3::PyClass;
@@ -17,7 +17,7 @@ where
     Ok(PyClassInitializer::from(PyCompressor::of(py, sparsifier, quantiser)?).add_subclass(class))
 }
 
-/// What `k` or `fraction` says.
+/// The value of `k` or `fraction`.
 fn count(k: Option<Integer>, fraction: Option<f64>) -> PyResult<Count> {
     match (k, fraction) {
         (Some(k), None) => Ok(Count::Of(k.positive("k")?)),
@@ -90,7 +90,7 @@ plain! {
     /// Sends the client's part of a random partition of the coordinates among `n_clients`, times `n_clients`.
     ///
     /// Unbiased with omega = n - 1; the mean of all clients has the variance constants A = B = 1 (Szlendak, Tyurin and Richtarik
-    /// 2021). All clients share the partition, whatever the client of their draw.
+    /// 2021). All clients share the partition, whichever client their draw has.
     ///
     /// Example:
     ///     >>> import burtorch as bt
@@ -131,7 +131,7 @@ counted! {
 
     /// Sends the `k` coordinates of the largest magnitude, or a `fraction` of all: alpha = k/d.
     ///
-    /// Of equal magnitudes the lowest indices come first, infinities before all; ValueError for a NaN.
+    /// Of equal magnitudes the lowest indices are sent, infinities before all others; ValueError for a NaN.
     TopK TopK
 
     /// Sends at most `k` of the largest coordinates, or at most a `fraction`, such that E |C(x) - x|^2 = (1 - k/d) |x|^2 exactly.
@@ -146,13 +146,13 @@ levelled! {
     /// Standard dithering in the Euclidean norm (Alistarh et al. 2017); 1 to 65535 levels.
     QSGD Dithering
 
-    /// Rounds each number to one of the two nearest of 0, |x|, |x|/2, |x|/4, ..., of which there are `levels`, unbiased.
+    /// Rounds each number to one of the two nearest of the `levels` values 0, |x|, |x|/2, |x|/4, ..., unbiased.
     ///
     /// omega = 1/8 + b min(1, b) with b = sqrt(d) 2^(1 - levels) (Horvath et al. 2019); 1 to 100 levels.
     NaturalDithering NaturalDithering
 }
 
-/// Sends the vector with probability `p`, divided by it, and else nothing: unbiased, omega = 1/p - 1.
+/// Sends the vector, divided by `p`, with probability `p`, and otherwise nothing: unbiased, omega = 1/p - 1.
 #[pyclass(frozen, extends = PyCompressor, module = "burtorch.compress")]
 pub struct Bernoulli;
 
@@ -164,14 +164,14 @@ impl Bernoulli {
     }
 }
 
-/// A sparsifier, then a quantiser of the numbers that it sends.
+/// A sparsifier, then a quantiser of the numbers it keeps.
 ///
 /// Args:
 ///     sparsifier: RandK, RandSeqK, PermK, TopK, TopLEK, Bernoulli or Identity.
 ///     quantiser: Natural, QSGD, NaturalDithering, TernGrad, ScaledSign or Identity.
 ///
-/// Of two unbiased ones 1 + omega is the product of both; of TopK or TopLEK and an unbiased one alpha = (k/d) (1 - omega),
-/// where that is positive.
+/// For two unbiased ones 1 + omega is the product of both; for TopK or TopLEK and an unbiased one alpha = (k/d) (1 - omega),
+/// if that is positive.
 ///
 /// Example:
 ///     >>> import burtorch as bt

@@ -1,4 +1,4 @@
-//! The class that all compressors are.
+//! The base class of all compressors.
 
 use burtorch_core::compress::{Client, Compressor, Count, Quantiser, Sparsifier};
 use pyo3::basic::CompareOp;
@@ -12,7 +12,7 @@ use crate::convert::arguments::Count as Integer;
 use crate::convert::arrays::Array;
 use crate::convert::errors::IntoPython;
 
-/// What all compressors have in common; made as one of its subclasses.
+/// The base of all compressors; created as one of its subclasses.
 #[pyclass(frozen, subclass, name = "Compressor", module = "burtorch.compress")]
 pub struct PyCompressor {
     compressor: Compressor,
@@ -20,7 +20,7 @@ pub struct PyCompressor {
 
 const NEEDS_CLIENTS: &str = "PermK needs n_clients=, the number of clients";
 
-/// The answer to `==` or `!=`, if both are of one class.
+/// The result of `==` or `!=`, if both have the same class.
 pub fn compared(py: Python<'_>, is_equal: Option<bool>, op: CompareOp) -> PyResult<Py<PyAny>> {
     match (is_equal, op) {
         (Some(is_equal), CompareOp::Eq | CompareOp::Ne) => {
@@ -30,7 +30,7 @@ pub fn compared(py: Python<'_>, is_equal: Option<bool>, op: CompareOp) -> PyResu
     }
 }
 
-/// A constant of a class, as its constructor takes it.
+/// A constant of a class, as an argument of its constructor.
 #[derive(IntoPyObject)]
 enum Constant {
     Count(usize),
@@ -80,12 +80,12 @@ impl PyCompressor {
         self.compressor
     }
 
-    /// Of a sparsifier and a quantiser.
+    /// A sparsifier followed by a quantiser.
     pub fn of(py: Python<'_>, sparsifier: Sparsifier, quantiser: Quantiser) -> PyResult<Self> {
         Ok(PyCompressor { compressor: Compressor::new(sparsifier, quantiser).or_raise(py)? })
     }
 
-    /// Which client compresses, with which draws; `none` where it needs none.
+    /// The client that compresses, with its draws; `none` if it needs none.
     pub fn settings<'a>(
         &self,
         draw: Option<&'a Bound<'_, PyDraw>>,
@@ -149,13 +149,13 @@ fn instance<'py>(py: Python<'py>, sparsifier: Sparsifier, quantiser: Quantiser) 
 
 #[pymethods]
 impl PyCompressor {
-    /// Compress a vector: an array or a sequence of numbers. One of float32 stays so, all others are float64.
+    /// Compress a vector: an array or a sequence of numbers. float32 stays float32; all other types become float64.
     ///
-    /// `draw` decides what is random; `client`, the draw's unless it is given, and `n_clients` what PermK sends. `out`: a
-    /// Message whose memory is used again, and which is then returned. Returns a Message.
+    /// `draw` gives the random numbers; PermK also needs `client` (by default the draw's) and `n_clients`. `out`: a Message whose
+    /// memory is reused, and which is then returned. Returns a Message.
     ///
-    /// Raises ValueError for an empty vector, one with NaN or infinities where numbers are compared or rounded, for k above its
-    /// length, and for too few given draws; `out` is then empty. BusyError: `out` is in use.
+    /// Raises ValueError for an empty vector, for NaN or infinities if numbers are compared or rounded, for k above the length,
+    /// and for too few given draws; `out` is then empty. BusyError: `out` is in use.
     #[pyo3(signature = (x, draw=None, out=None, *, client=None, n_clients=None))]
     fn compress<'py>(
         &self,
@@ -194,7 +194,7 @@ impl PyCompressor {
         self.constant(py, d, n_clients, Compressor::alpha)
     }
 
-    /// The share of numbers that is sent in expectation (of TopLEK at most), for vectors of `d` numbers.
+    /// The expected share of numbers that is sent (at most, for TopLEK), for vectors of `d` numbers.
     #[pyo3(signature = (d, n_clients=None))]
     fn density(&self, py: Python<'_>, d: Integer, n_clients: Option<Integer>) -> PyResult<f64> {
         self.constant(py, d, n_clients, Compressor::density)

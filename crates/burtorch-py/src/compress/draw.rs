@@ -13,9 +13,9 @@ use crate::convert::errors::IntoPython;
 /// Args:
 ///     seed, round, client: integers, at least 0.
 ///
-/// The same draw gives the same numbers each time. They are those of Philox4x64-10 with the seed as key.
-/// ``Draw.of(uniforms)`` gives numbers in [0, 1) in place of random ones: with (i + 1/2)/n for every i below n, all outcomes
-/// of a choice among n come one by one.
+/// The same draw always gives the same numbers: those of Philox4x64-10 with the seed as key.
+/// ``Draw.of(uniforms)`` uses the given numbers in [0, 1) in place of random ones: with (i + 1/2)/n for every i below n, a
+/// choice among n takes every outcome once.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -39,12 +39,12 @@ impl PyDraw {
         PyDraw { source: Source::Given(Vec::new()) }
     }
 
-    /// The sequence for compression, from its beginning.
+    /// The sequence for compression, from its start.
     pub fn sequence(&self, py: Python<'_>) -> PyResult<Draw<'_>> {
         self.sequence_for(py, Purpose::Compression)
     }
 
-    /// The sequence for a purpose, from its beginning.
+    /// The sequence for a purpose, from its start.
     pub fn sequence_for(&self, py: Python<'_>, purpose: Purpose) -> PyResult<Draw<'_>> {
         match &self.source {
             &Source::Counter { seed, round, client } => Ok(Draw::new(seed, round, client, purpose)),
@@ -63,7 +63,7 @@ impl PyDraw {
         PyDraw { source }
     }
 
-    /// The client, if the numbers are not given.
+    /// The client, unless the numbers are given.
     pub fn client(&self) -> usize {
         match self.source {
             Source::Counter { client, .. } => client as usize,

@@ -16,7 +16,7 @@ use crate::convert::errors::IntoPython;
 use crate::convert::exclusive::Guarded;
 use crate::convert::signals::asked;
 
-/// A compressed vector: what a client sends in place of it. Made by ``compress`` of a compressor, and by ``from_bytes``.
+/// A compressed vector, sent in place of the vector. Created by a compressor's ``compress``, and by ``from_bytes``.
 ///
 /// `len(message)` is the length of the vector.
 ///
@@ -32,7 +32,7 @@ pub struct PyMessage {
     message: Guarded<AnyMessage>,
 }
 
-/// Of either type of numbers.
+/// With float32 or float64 numbers.
 pub enum AnyMessage {
     F32(Message<f32>),
     F64(Message<f64>),
@@ -50,20 +50,20 @@ macro_rules! of_either {
 
 /// Fills a message from an array.
 pub trait Fill: Number {
-    /// The message of this type, made if it is of the other one.
+    /// The message of this type, created if it has the other one.
     fn message(any: &mut AnyMessage) -> &mut Message<Self>;
     /// The largest numbers of this type.
     fn largest(any: &mut AnyLargest) -> Option<&mut Largest<Self>>;
 }
 
-/// The largest numbers of a vector whose parts come one after the other, of either type.
+/// The largest numbers of a vector that arrives in parts, of either type.
 pub enum AnyLargest {
     F32(Largest<f32>),
     F64(Largest<f64>),
 }
 
 impl AnyLargest {
-    /// Of a vector of `d` numbers, where these are what the compressor sends.
+    /// For a vector of `d` numbers, if the compressor sends these.
     pub fn of(compressor: Compressor, dtype: DType, d: usize) -> burtorch_core::Result<Option<Self>> {
         Ok(match dtype {
             DType::Float32 => compressor.largest(d)?.map(AnyLargest::F32),
@@ -103,13 +103,13 @@ impl Fill for f64 {
 }
 
 impl PyMessage {
-    /// One that stands for a vector without numbers.
+    /// The message of an empty vector.
     pub fn new() -> Self {
         PyMessage { message: Guarded::new(AnyMessage::F64(Message::new()), "this message") }
     }
 
-    /// Compresses a vector of `d` numbers into it of which `numbers` gives those that are sent, if it is known before which:
-    /// `false`, with nothing done, if not.
+    /// Compresses a vector of `d` numbers into it; `numbers` gives the sent ones, if the compressor can choose them in advance.
+    /// `false`, with no effect, if not.
     pub fn fill_chosen(
         &self,
         py: Python<'_>,
@@ -143,7 +143,7 @@ impl PyMessage {
         failed.map_or_else(|| done.or_raise(py), Err)
     }
 
-    /// Makes it what is sent of a vector whose parts have come.
+    /// Makes it the message of a vector whose parts have arrived.
     pub fn fill_largest(
         &self,
         py: Python<'_>,
@@ -188,7 +188,7 @@ impl PyMessage {
         Ok(of_either!(&*self.message.look(py)?, message => message.len()))
     }
 
-    /// The coordinates it holds, an array of int64.
+    /// The sent coordinates, an array of int64.
     #[getter]
     fn indices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let message = &*self.message.look(py)?;
@@ -212,7 +212,7 @@ impl PyMessage {
         Ok(name(&*self.message.look(py)?))
     }
 
-    /// Bits by theory, in the formula of the manual: coordinates that follow from draws are free.
+    /// Bits in theory, by the formula in the manual: coordinates that follow from draws cost nothing.
     #[getter]
     fn bits(&self, py: Python<'_>) -> PyResult<f64> {
         Ok(of_either!(&*self.message.look(py)?, message => message.bits()))
@@ -224,7 +224,7 @@ impl PyMessage {
         Ok(of_either!(&*self.message.look(py)?, message => message.n_bytes()))
     }
 
-    /// The vector it stands for, as an array of the message's dtype; or written into `out`, which is returned.
+    /// The decompressed vector, as an array of the message's dtype; or written into `out`, which is returned.
     ///
     /// Raises ValueError for an `out` of another length, TypeError for one that is not an array of floats.
     #[pyo3(signature = (out=None))]
@@ -238,7 +238,7 @@ impl PyMessage {
         Ok(out)
     }
 
-    /// Add `scale` times the vector it stands for to `out`, an array of floats: at the coordinates that it holds.
+    /// Add `scale` times the decompressed vector to `out`, an array of floats, at the sent coordinates only.
     ///
     /// Raises ValueError for an `out` of another length, TypeError for one that is not an array of floats.
     #[pyo3(signature = (out, scale=1.0))]
@@ -259,10 +259,10 @@ impl PyMessage {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// The message that `to_bytes()` gave.
+    /// The message from the bytes of `to_bytes()`.
     ///
-    /// `dtype`: "float32" or "float64", if the other one is to be refused. Raises FormatError for bytes that no message has, such
-    /// as too few, or of the other dtype; TypeError for what is not bytes.
+    /// `dtype`: "float32" or "float64", to refuse the other one. Raises FormatError for bytes that are not a valid message (too
+    /// few, say) or have the other dtype; TypeError for an argument that is not bytes.
     #[classmethod]
     #[pyo3(signature = (data, dtype=None))]
     fn from_bytes(cls: &Bound<'_, PyType>, data: &Bound<'_, PyAny>, dtype: Option<&str>) -> PyResult<Self> {
@@ -316,7 +316,7 @@ fn kind(message: &AnyMessage) -> Kind {
     if let AnyMessage::F32(_) = message { Kind::F32 } else { Kind::F64 }
 }
 
-/// An array of so many floats that can be written.
+/// A writable array of this many floats.
 fn target(out: &Bound<'_, PyAny>, len: usize) -> PyResult<Array> {
     let array = Array::writable(out, "out")?;
     if array.shape() == [len] {

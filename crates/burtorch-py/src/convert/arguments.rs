@@ -1,4 +1,4 @@
-//! Counts and dtypes as arguments: what is none is refused by one error that names the argument.
+//! Counts and dtypes as arguments: any other object is refused by one error that names the argument.
 
 use std::ops::RangeInclusive;
 
@@ -9,8 +9,8 @@ use pyo3::types::PyString;
 
 use crate::convert::errors::{IntoPython, if_any};
 
-/// A whole number that an argument gives. Anything but an integer is a TypeError before the call begins, which names the argument; a
-/// number out of range is kept, to be refused by name.
+/// An integer argument. Anything but an integer is a TypeError before the call starts, which names the argument; a number out of
+/// range is kept, to be refused by name.
 pub struct Count(Result<usize, String>);
 
 impl<'py> FromPyObject<'_, 'py> for Count {
@@ -45,17 +45,17 @@ impl Count {
         }
     }
 
-    /// At least one of something.
+    /// A count of at least one.
     pub fn positive(&self, name: &str) -> PyResult<usize> {
         self.within(name, 1..=usize::MAX)
     }
 
-    /// A seed, round or client, of which draws are functions.
+    /// A seed, round or client of random draws.
     pub fn of_draws(&self, name: &str) -> PyResult<u64> {
         self.within(name, 0..=usize::MAX).map(|n| n as u64)
     }
 
-    /// A number of nodes, of which a graph has no more than 32 bits can tell.
+    /// A number of nodes, which fits in 32 bits.
     pub fn of_nodes(&self, name: &str) -> PyResult<u32> {
         let n = self.within(name, 0..=u32::MAX as usize)?;
         Ok(u32::try_from(n).unwrap_or(u32::MAX))
@@ -70,7 +70,8 @@ macro_rules! readers {
     )* };
 }
 
-/// Readers of arguments that have defaults, which a [`Count`] cannot have: a number that is too small is a ValueError with the argument's name.
+/// Readers of arguments with defaults, which a [`Count`] cannot have: a number that is too small is a ValueError that names the
+/// argument.
 pub mod sizes {
     use super::{Bound, Count, PyAny, PyAnyMethods, PyResult};
 
@@ -82,11 +83,11 @@ pub mod sizes {
     }
 }
 
-/// The name of a dtype; for anything else the TypeError says how a dtype is named.
+/// The name of a dtype; for anything else a TypeError lists the valid names.
 pub struct DtypeName(String);
 
 impl DtypeName {
-    /// The name itself.
+    /// The name.
     pub fn new(name: &str) -> Self {
         DtypeName(name.to_string())
     }
@@ -118,7 +119,7 @@ impl<'py> FromPyObject<'_, 'py> for DtypeName {
     }
 }
 
-/// The activation that Python names; None is the identity.
+/// The activation by its Python name; None is the identity.
 pub fn activation_named(py: Python<'_>, name: Option<&str>) -> PyResult<Activation> {
     name.map_or(Ok(Activation::Identity), |name| Activation::from_name(name).or_raise(py))
 }

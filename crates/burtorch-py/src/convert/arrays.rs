@@ -1,6 +1,6 @@
-//! Arrays of numbers of any float or integer type and any strides, as functions take and return them.
+//! Arrays of numbers of any float or integer type and any strides, as arguments and results.
 //!
-//! Promises: what is read or written lies inside the array's buffer; NumPy is imported only where an array is made.
+//! Promises: reads and writes stay inside the array's buffer; NumPy is imported only to create an array.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -55,7 +55,7 @@ impl Kind {
         })
     }
 
-    /// The type of results for arguments of this type, as NumPy names it.
+    /// The type of results for arguments of this type, as a NumPy name.
     pub fn of_results(self) -> Kind {
         match self {
             Kind::F16 | Kind::F32 => self,
@@ -140,7 +140,7 @@ fn f64_to_half(x: f64) -> u16 {
     sign | if size < 2.0_f64.powi(-14) { steps } else { (((exponent + 15) as u16) << 10) + (steps - 1024) }
 }
 
-/// A type of numbers that may be read where they are.
+/// A type of numbers that may be read in place.
 pub trait InPlace: Copy {
     /// Its name here.
     const KIND: Kind;
@@ -166,7 +166,7 @@ pub struct Array {
 }
 
 impl Array {
-    /// The buffer of an object, if it has one of numbers, none of them masked.
+    /// The buffer of an object, if it has one of numbers and no mask.
     pub fn of(object: &Bound<'_, PyAny>) -> Option<Array> {
         let buffer = quietly(object.py(), || buffer_of(object))?;
         let kind = Kind::of(&buffer)?;
@@ -178,7 +178,7 @@ impl Array {
         Array { buffer, kind: Kind::Unsigned(1) }
     }
 
-    /// As `of`, for what only has `__array__`, is a sequence, or has numbers of another byte order: a copy by NumPy.
+    /// As `of`, for an object with `__array__`, a sequence, or numbers of another byte order: a copy by NumPy.
     pub fn converted(object: &Bound<'_, PyAny>) -> PyResult<Array> {
         if let Some(array) = Array::of(object) {
             return Ok(array);
@@ -224,7 +224,7 @@ impl Array {
         self.buffer.buf_ptr().cast()
     }
 
-    /// The addresses from its first byte to behind its last one.
+    /// The address range from its first byte to the end of its last one.
     pub fn extent(&self) -> Range<usize> {
         let start = self.start() as usize;
         if self.len() == 0 {
@@ -238,7 +238,7 @@ impl Array {
         low..high
     }
 
-    /// Whether some address lies between the ends of both.
+    /// Whether the address ranges of both overlap.
     pub fn may_overlap(&self, other: &Array) -> bool {
         let (a, b) = (self.extent(), other.extent());
         a.start < b.end && b.start < a.end
@@ -282,7 +282,7 @@ impl Array {
         self.for_each(|at| all.push(unsafe { self.kind.read(at) }));
     }
 
-    /// The numbers where they are, if they are of this type and lie by rows. Python code that runs while they are read may
+    /// The numbers in place, if they have this type and are stored by rows. Python code that runs while they are read may
     /// change them.
     pub fn in_place<T: InPlace>(&self) -> Option<&[T]> {
         if self.kind != T::KIND || self.len() > 0 && !self.buffer.is_c_contiguous() {
@@ -303,7 +303,7 @@ impl Array {
         all
     }
 
-    /// All numbers of an array of integers, by rows, exactly; an OverflowError for one from 2^63 on.
+    /// All numbers of an array of integers, by rows, exactly; an OverflowError for a number of 2^63 or more.
     pub fn integers(&self) -> PyResult<Vec<i64>> {
         let mut all = Vec::with_capacity(self.len());
         let mut beyond = None;
@@ -331,7 +331,7 @@ impl Array {
         }
     }
 
-    /// Replaces entries of one dimension by what `f` makes of the present number and the given one.
+    /// Replaces entries of one dimension by the result of `f` on the present number and the given one.
     pub fn update(&self, mut entries: impl Iterator<Item = (usize, f64)>, f: impl Fn(f64, f64) -> f64) -> PyResult<()> {
         let is_writable = matches!(self.kind, Kind::F16 | Kind::F32 | Kind::F64) && !self.buffer.readonly();
         let (true, &[len], &[stride]) = (is_writable, self.shape(), self.strides()) else {
@@ -371,7 +371,7 @@ fn empty_of<'py>(py: Python<'py>, shape: &[usize], name: &str) -> PyResult<Bound
     make.bind(py).call1((shape, name))
 }
 
-/// A new NumPy array of these numbers, by rows, as they are or rounded to another float type.
+/// A new NumPy array of these numbers, by rows, unchanged or rounded to another float type.
 pub fn copied<'py, E: Float + InPlace>(
     py: Python<'py>,
     shape: &[usize],
@@ -383,7 +383,7 @@ pub fn copied<'py, E: Float + InPlace>(
     Ok(array)
 }
 
-/// Writes numbers to an array of floats with as many, by rows.
+/// Writes numbers to an array of floats with the same length, by rows.
 pub fn write_all<E: Float + InPlace>(to: &Array, numbers: &[E]) {
     if to.kind == E::KIND && to.len() == numbers.len() && to.in_place::<E>().is_some() {
         // SAFETY: `in_place` tells a contiguous, aligned buffer of as many numbers of this type; they are of others.

@@ -1,8 +1,8 @@
-//! The boundary: every function that C calls by a pointer runs inside one of these. C code cannot pass a panic on.
+//! The boundary to C: every function that C calls through a pointer runs inside one of these. A panic cannot pass through C code.
 //!
-//! Promises: a panic becomes a Python error; the token of the GIL comes from here, so that PyO3 knows that the
-//! lock is held and gives back at once what is dropped. Without that it keeps what is dropped until it is entered elsewhere,
-//! which may be never. Both are checked: `tests/python/test_boundary.py` reads the sources.
+//! Promises: a panic becomes a Python error; the GIL token comes from here, so that PyO3 knows that the GIL is held and releases
+//! dropped objects at once. Otherwise it keeps them until it is entered elsewhere, which may be never. Both are checked:
+//! `tests/python/test_boundary.py` reads the sources.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -20,12 +20,12 @@ use pyo3::prelude::*;
 
 use crate::convert::errors;
 
-/// Texts of panics that say that there is no memory: of the core, of lists that would be larger than memory can be, and of PyO3
-/// where the interpreter gave no object.
+/// Texts of panics about missing memory: of the core, of lists beyond the size of memory, and of PyO3 if the interpreter gave
+/// no object.
 const NO_MEMORY: [&str; 4] = [REFUSED, "capacity overflow", "Python API call failed", "PyObject pointer is null"];
 
-/// Makes a `MemoryError` of a refusal, here and wherever PyO3 ends a panic: each of them makes a `PanicException` of the
-/// panic's text, and the error that making it raises takes its place.
+/// Turns a refused allocation into a `MemoryError`, here and wherever PyO3 ends a panic: each of them makes a `PanicException`
+/// from the panic's text, and the error raised by its constructor takes its place.
 pub fn unwind_refusals(py: Python<'_>) -> PyResult<()> {
     burtorch_core::memory::unwind_refusals();
     static INIT: Method = Method(UnsafeCell::new(ffi::PyMethodDef {
@@ -39,7 +39,7 @@ pub fn unwind_refusals(py: Python<'_>) -> PyResult<()> {
     py.get_type::<PanicException>().setattr("__init__", init)
 }
 
-/// As a static of C.
+/// As a static for C.
 struct Method(UnsafeCell<ffi::PyMethodDef>);
 
 // SAFETY: the interpreter only reads it.
@@ -68,11 +68,11 @@ unsafe extern "C" fn told(_: *mut ffi::PyObject, text: *mut ffi::PyObject) -> *m
     })
 }
 
-/// What a C function returns where a Python error is set.
+/// The return value of a C function with a Python error set.
 pub trait Failed {
     /// The value.
     const FAILED: Self;
-    /// Whether the caller looks for an error: a destructor's does not.
+    /// Whether the caller checks for an error; the caller of a destructor does not.
     const IS_SEEN: bool = true;
 }
 
@@ -93,7 +93,7 @@ impl Failed for () {
     const IS_SEEN: bool = false;
 }
 
-/// Runs `f`; a panic becomes a `PanicException`. Costs nothing where there is none.
+/// Runs `f`; a panic becomes a `PanicException`. Costs nothing without a panic.
 #[inline(always)]
 pub fn caught<R: Failed>(f: impl FnOnce() -> R) -> R {
     // What a panic leaves half done is a graph whose lengths still hold: nodes are pushed whole, or cut off by a rewind.
@@ -106,8 +106,8 @@ pub fn caught<R: Failed>(f: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Runs `f`, which uses Python objects beyond the raw ones: a panic becomes a Python error, and dropped objects are given back.
-/// To be called with the GIL held. Costs some ten nanoseconds where PyO3 has not been entered yet.
+/// Runs `f`, which uses Python objects beyond the raw ones: a panic becomes a Python error, and dropped objects are released.
+/// Call with the GIL held. Costs some ten nanoseconds if PyO3 has not been entered yet.
 #[inline]
 pub fn entered<R: Failed>(f: impl FnOnce(Python<'_>) -> R) -> R {
     caught(|| attached(f))
@@ -127,9 +127,9 @@ pub fn attached<R>(f: impl FnOnce(Python<'_>) -> R) -> R {
     }
 }
 
-/// What is to be raised as soon as Python code runs again, and the threads whose calls left it.
+/// The exceptions to raise as soon as Python code runs again, and the threads of the calls that left them.
 static LATER: Mutex<Vec<(usize, PyErr)>> = Mutex::new(Vec::new());
-/// How many there are: asked at every question. Relaxed, as the lock publishes them.
+/// Their number, read at every check. Relaxed, because the lock publishes them.
 static N_LATER: AtomicUsize = AtomicUsize::new(0);
 
 /// A number of this thread.
@@ -148,7 +148,7 @@ fn take_later(is_wanted: impl Fn(usize) -> bool) -> Option<PyErr> {
     Some(later.remove(at).1)
 }
 
-/// Raises an exception as soon as Python code runs again, or this thread asks for signals: for work that cannot pass it on.
+/// Raises an exception as soon as Python code runs again, or this thread checks for signals: for work that cannot return it.
 pub fn raise_later(py: Python<'_>, error: PyErr) {
     extern "C" fn raise(_: *mut c_void) -> c_int {
         caught(|| {
@@ -175,23 +175,23 @@ pub fn raise_later(py: Python<'_>, error: PyErr) {
     }
 }
 
-/// What earlier work of this thread left to be raised.
+/// The exceptions that earlier work of this thread left.
 pub fn left() -> Option<PyErr> {
     take_later(|thread| thread == this_thread())
 }
 
-/// Asks whether a signal handler raised, now or in earlier work of this call.
+/// Checks whether a signal handler raised, now or in earlier work of this call.
 pub fn check_signals(py: Python<'_>) -> PyResult<()> {
     left().map_or_else(|| py.check_signals(), Err)
 }
 
-/// Runs a `tp_traverse`, which makes no Python error: references that were not visited count as held from elsewhere.
+/// Runs a `tp_traverse`, which sets no Python error: references that were not visited count as held from outside.
 #[inline(always)]
 pub fn visited(f: impl FnOnce() -> c_int) -> c_int {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or(0)
 }
 
-/// Sets the error for a panic, or writes it where the caller does not look for errors.
+/// Sets the error for a panic, or prints it if the caller does not check for errors.
 #[cold]
 #[inline(never)]
 fn report(panic: Box<dyn Any + Send>, is_seen: bool) {

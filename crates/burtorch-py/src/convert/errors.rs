@@ -1,6 +1,6 @@
-//! The exception table: one Python class per kind of misuse, and which core error becomes which.
+//! The exception table: one Python class per kind of misuse, and the class for each core error.
 //!
-//! Promises: every core error arrives as exactly one exception, with the core's message. Knows no values or graphs.
+//! Promises: every core error becomes exactly one exception, with the core's message. Does not know values or graphs.
 
 use burtorch_core::Error;
 use pyo3::PyErrArguments;
@@ -14,7 +14,7 @@ use pyo3::types::{PyTuple, PyType};
 
 create_exception!(burtorch, BurtorchError, PyException, "The base class of all errors that burtorch defines.");
 
-/// Classes that derive from a built-in exception as well as from `BurtorchError`, made when the module is loaded.
+/// Classes that derive from a built-in exception as well as from `BurtorchError`, created when the module is loaded.
 const DERIVED: &[(&str, Builtin, &str)] = &[
     ("StaleValueError", Builtin::Runtime, "The node of a Value, Vector or mark was removed by a rewind or a clear."),
     ("GraphMismatchError", Builtin::Value, "Values, marks or tensors of different graphs or Parameters were mixed."),
@@ -25,7 +25,7 @@ const DERIVED: &[(&str, Builtin, &str)] = &[
     ("TraceError", Builtin::Type, "A function cannot be traced as it is written."),
 ];
 
-/// Warnings, all of them of the kind `RuntimeWarning`.
+/// Warnings, all of them subclasses of `RuntimeWarning`.
 const WARNINGS: &[(&str, &str)] = &[
     ("StaleRiskWarning", "A traced function reads a source that a replay cannot watch."),
     ("StaleFunctionWarning", "An audit found an outdated trace, and replaced it."),
@@ -85,8 +85,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// An exception of the derived class called `name`. No Python object is made before the exception is raised, so that this may
-/// be called while a reference into a graph exists: making one may run the garbage collector, and with it any code.
+/// An exception of the derived class with this `name`. No Python object is created before the exception is raised, so it may
+/// be called while a reference into a graph exists: creating one may run the garbage collector, and with it any code.
 pub fn derived(py: Python<'_>, name: &str, message: String) -> PyErr {
     let class = classes(py).ok().and_then(|classes| DERIVED.iter().position(|d| d.0 == name).map(|k| &classes[k]));
     match class.map(|class| class.bind(py).cast::<PyType>()) {
@@ -95,7 +95,7 @@ pub fn derived(py: Python<'_>, name: &str, message: String) -> PyErr {
     }
 }
 
-/// Gives a warning of this name, at the line that Python is at.
+/// Issues a warning of this name, at the current line of Python.
 pub fn warning(py: Python<'_>, name: &str, message: String) -> PyResult<()> {
     let place = WARNINGS.iter().position(|class| class.0 == name).map(|k| DERIVED.len() + k);
     let class = place.map(|k| Ok::<_, PyErr>(classes(py)?[k].bind(py).clone())).transpose()?;
@@ -103,18 +103,18 @@ pub fn warning(py: Python<'_>, name: &str, message: String) -> PyResult<()> {
     PyErr::warn(py, &category, &std::ffi::CString::new(message).unwrap_or_default(), 1)
 }
 
-/// `new` in place of an exception that one of Python's own calls raised; but no interrupt, exit or want of memory is
-/// ever replaced.
+/// `new` in place of an exception raised by a call of Python itself; an interrupt, an exit or a MemoryError is never
+/// replaced.
 pub fn instead(py: Python<'_>, error: PyErr, new: PyErr) -> PyErr {
     if is_final(py, &error) { error } else { new }
 }
 
-/// Whether an exception is an interrupt, an exit or want of memory.
+/// Whether an exception is an interrupt, an exit or a MemoryError.
 pub fn is_final(py: Python<'_>, error: &PyErr) -> bool {
     !error.is_instance_of::<PyException>(py) || error.is_instance_of::<PyMemoryError>(py)
 }
 
-/// What a call into Python gave, or nothing where it raised; but interrupts, exits and wants of memory are passed on.
+/// The result of a call into Python, or nothing if it raised; interrupts, exits and MemoryErrors are passed on.
 pub fn if_any<T>(py: Python<'_>, found: PyResult<T>) -> PyResult<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -176,8 +176,8 @@ fn malformed(py: Python<'_>, message: String, offset: u64, reason: String) -> Py
     error
 }
 
-/// The `OSError` of this number, of the subclass that Python has for it; as `derived`, made when it is raised. Windows has
-/// numbers of its own, which Python turns into its error numbers.
+/// The `OSError` of this number, of Python's subclass for it; as `derived`, created when it is raised. Windows has its own
+/// numbers, which Python converts to error numbers.
 fn system(code: i32, path: std::path::PathBuf) -> PyErr {
     struct Arguments(i32, std::path::PathBuf);
     impl PyErrArguments for Arguments {

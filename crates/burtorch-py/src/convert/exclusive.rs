@@ -1,7 +1,7 @@
-//! A cell that a flag guards: exclusive access for one call at a time, or shared access for several.
+//! A cell with a flag: exclusive access for one call at a time, or shared access for several.
 //!
-//! Promises: an access that another one excludes, from another thread or from inside a callback, is a `BusyError`, never a
-//! data race or a second reference.
+//! Promises: an access during another exclusive one, from another thread or from a callback, is a `BusyError`, never a data
+//! race or a second reference.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -13,9 +13,9 @@ use pyo3::prelude::*;
 use crate::convert::errors::busy;
 use crate::convert::gc::{HoldsObjects, Visitor};
 
-/// What a Python object holds and calls may change.
+/// The content of a Python object that calls may change.
 pub struct Guarded<T> {
-    /// Up while a call has access, also without a GIL.
+    /// Set while a call has access, also without a GIL.
     in_use: Flag,
     content: UnsafeCell<T>,
     /// The noun for messages.
@@ -31,7 +31,7 @@ impl<T> Guarded<T> {
         Guarded { in_use: Flag::new(), content: UnsafeCell::new(content), what }
     }
 
-    /// Exclusive access until the guard goes.
+    /// Exclusive access until the guard is dropped.
     pub fn enter(&self, py: Python<'_>) -> PyResult<Entered<'_, T>> {
         match self.in_use.raise() {
             Some(in_use) => Ok(Entered { _in_use: in_use, content: &self.content }),
@@ -39,7 +39,7 @@ impl<T> Guarded<T> {
         }
     }
 
-    /// Access for reading until the guard goes; others may read meanwhile.
+    /// Access for reading until the guard is dropped; others may read meanwhile.
     pub fn look(&self, py: Python<'_>) -> PyResult<Looking<'_, T>> {
         match self.in_use.share() {
             Some(in_use) => Ok(Looking { _in_use: in_use, content: &self.content }),
@@ -55,7 +55,7 @@ impl<T> Guarded<T> {
     }
 }
 
-/// While a call has exclusive access its object is in use, so references that are not visited then are not missed.
+/// While a call has exclusive access its object is in use, so references that are not visited then do no harm.
 impl<T: HoldsObjects> HoldsObjects for Guarded<T> {
     fn visit(&self, visit: &mut Visitor<'_>) {
         if let Some(_in_use) = self.in_use.share() {
@@ -65,7 +65,7 @@ impl<T: HoldsObjects> HoldsObjects for Guarded<T> {
     }
 }
 
-/// Shared access to what a [`Guarded`] holds.
+/// Shared access to the content of a [`Guarded`].
 pub struct Looking<'a, T> {
     _in_use: Shared<'a>,
     content: &'a UnsafeCell<T>,
@@ -80,7 +80,7 @@ impl<T> Deref for Looking<'_, T> {
     }
 }
 
-/// Exclusive access to what a [`Guarded`] holds.
+/// Exclusive access to the content of a [`Guarded`].
 pub struct Entered<'a, T> {
     _in_use: Raised<'a>,
     content: &'a UnsafeCell<T>,

@@ -1,24 +1,24 @@
-//! What Python's garbage collector is told: which Python objects an object of ours holds.
+//! Python's garbage collector: the Python objects that a Rust object references.
 //!
-//! Promises: every field that holds Python objects is visited, once for each reference. Where references are fixed when an
-//! object is made it has no `__clear__`, as a tuple has none: it holds older objects only, so a cycle through it goes through
-//! an object that was changed later, and that one breaks it. Nothing here runs Python code or counts references.
+//! Promises: every field with Python objects is visited, once for each reference. An object whose references are fixed at its
+//! creation has no `__clear__`, as a tuple has none: it references older objects only, so a cycle through it contains an object
+//! that was changed later, and that one breaks the cycle. Nothing here runs Python code or counts references.
 #![allow(unsafe_code)]
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-/// Is called with every reference.
+/// Called with every reference.
 pub type Visitor<'a> = dyn FnMut(&Py<PyAny>) + 'a;
 
-/// Something that holds references to Python objects, or none.
+/// A type with references to Python objects, or with none.
 pub trait HoldsObjects {
     /// Calls `visit` with each.
     fn visit(&self, visit: &mut Visitor<'_>);
 }
 
-/// `__traverse__` of a class that holds this.
+/// `__traverse__` of a class that contains this.
 pub fn traverse(held: &dyn HoldsObjects, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
     let mut result = Ok(());
     held.visit(&mut |object| {

@@ -1,4 +1,4 @@
-//! Between Python and Rust: errors, arguments, numbers, buffers, signals and who has exclusive access. Knows no graph.
+//! Between Python and Rust: errors, arguments, numbers, buffers, signals and exclusive access. Does not know graphs.
 
 pub mod arguments;
 pub mod arrays;

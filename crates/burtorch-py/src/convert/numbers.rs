@@ -1,6 +1,6 @@
 //! Numbers from Python and for Python: floats, NumPy scalars, buffers of floats, and the scalar types beyond float64 and float32.
 //!
-//! Promises: half numbers are Python floats; lanes are one float per lane, as a tuple; float128 is a `Decimal` that reads
+//! Promises: half-precision numbers are Python floats; lanes are a tuple of floats; float128 is a `Decimal` that converts
 //! back to the same number.
 #![allow(unsafe_code)]
 
@@ -19,13 +19,13 @@ use crate::convert::buffer::{is_masked, refuse_masked};
 use crate::convert::entry::attached;
 use crate::convert::errors::if_any;
 
-/// A number from Python that is not a Value.
+/// A number from Python other than a Value.
 pub enum Number {
-    /// It is this.
+    /// The number.
     Is(f64),
-    /// It is not a number that can mix with values.
+    /// Not a number that can mix with values.
     IsNot,
-    /// Asking failed; the Python error is set.
+    /// Reading it failed; the Python error is set.
     Failed,
 }
 
@@ -69,7 +69,7 @@ unsafe fn number_slow(object: *mut ffi::PyObject) -> Number {
     }
 }
 
-/// An array of another library, whose dtype has no kind, as one of NumPy over the same memory; others as they are.
+/// An array of another library, whose dtype has no kind, as a NumPy array over the same memory; others unchanged.
 pub fn as_numpy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     if is_ndarray(object) {
@@ -83,8 +83,8 @@ pub fn as_numpy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> 
     Ok(shared)
 }
 
-/// Whether an object has a dtype, as those of NumPy do. Of the types that are given most often it is known that they have
-/// none: an attribute that is not found costs half a microsecond.
+/// Whether an object has a dtype, as those of NumPy do. The most frequent types are known to have none: a failed attribute
+/// lookup costs half a microsecond.
 pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let is_builtin = object.cast_exact::<PyList>().is_ok()
         || object.cast_exact::<PyTuple>().is_ok()
@@ -104,12 +104,12 @@ pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.hasattr(pyo3::intern!(object.py(), "dtype"))
 }
 
-/// Whether an object is an array of NumPy, of its own class.
+/// Whether an object is a NumPy array, of exactly that class.
 fn is_ndarray(object: &Bound<'_, PyAny>) -> bool {
     type_name_of(object) == c"numpy.ndarray"
 }
 
-/// The name of an object's type as C has it.
+/// The C name of an object's type.
 fn type_name_of<'a>(object: &'a Bound<'_, PyAny>) -> &'a CStr {
     // SAFETY: a type's name is a C string that lives as long as the type.
     unsafe { CStr::from_ptr((*ffi::Py_TYPE(object.as_ptr())).tp_name) }
@@ -164,8 +164,8 @@ pub fn float_buffer(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<f64>>> {
     Ok(None)
 }
 
-/// Whether the bytes of a buffer's numbers stand in this machine's order: PyO3 0.30 takes big-endian ones for native on
-/// little-endian machines.
+/// Whether a buffer's numbers have this machine's byte order: PyO3 0.30 treats big-endian ones as native on little-endian
+/// machines.
 fn has_native_order<T: Element>(buffer: &PyBuffer<T>) -> bool {
     let foreign: &[u8] = if cfg!(target_endian = "little") { b">!" } else { b"<" };
     buffer.format().to_bytes().first().is_some_and(|order| !foreign.contains(order))
@@ -186,7 +186,7 @@ pub fn is_text(object: &Bound<'_, PyAny>) -> bool {
     object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>()
 }
 
-/// What a float128 can take with more digits than a float has: text, a Decimal, an int.
+/// An object from which a float128 gets more digits than a float has: text, a Decimal, an int.
 pub fn wide_number(object: &Bound<'_, PyAny>) -> PyResult<Option<f128>> {
     let is_decimal = || object.is_instance(&object.py().import("decimal")?.getattr("Decimal")?);
     if object.is_instance_of::<PyFloat>() {
@@ -209,8 +209,8 @@ pub fn wide_number(object: &Bound<'_, PyAny>) -> PyResult<Option<f128>> {
     }
 }
 
-/// The number, or numbers, of a node: a float, a tuple of floats, or a Decimal. What a graph holds is taken out of it before,
-/// as making objects may run Python code.
+/// The number, or numbers, of a node: a float, a tuple of floats, or a Decimal. The caller copies it out of the graph first,
+/// because creating objects may run Python code.
 pub fn into_python(py: Python<'_>, number: AnyNumber) -> PyResult<Bound<'_, PyAny>> {
     Ok(match number {
         AnyNumber::One(x) => PyFloat::new(py, x).into_any(),
@@ -219,18 +219,18 @@ pub fn into_python(py: Python<'_>, number: AnyNumber) -> PyResult<Bound<'_, PyAn
     })
 }
 
-/// A Decimal that reads back as `x`.
+/// A Decimal that converts back to `x`.
 pub fn decimal(py: Python<'_>, x: f128) -> PyResult<Bound<'_, PyAny>> {
     py.import("decimal")?.getattr("Decimal")?.call1((f128_to_decimal(x),))
 }
 
-/// The error of asking lanes for one number.
+/// The error for lanes where one number is needed.
 pub fn refuse_lanes(scalar_type: ScalarType) -> PyErr {
     let (n, name) = (scalar_type.lanes, scalar_type.name());
     PyValueError::new_err(format!("a {name} Value holds {n} numbers, not one; use its .data, a tuple"))
 }
 
-/// Reads one number of this element type; `None` if it is nothing of the kind.
+/// Reads one number of this element type; `None` if it is not a number.
 pub fn read_one(object: &Bound<'_, PyAny>, elem: DType) -> PyResult<Option<AnyNumber>> {
     if elem == DType::Float128
         && let Some(x) = wide_number(object)?
@@ -248,7 +248,7 @@ pub fn expect_one(object: &Bound<'_, PyAny>, elem: DType) -> PyResult<AnyNumber>
     }
 }
 
-/// The error for another object where a number was expected.
+/// The error for an object that is not a number.
 pub fn not_a_number(object: &Bound<'_, PyAny>, type_name: &str) -> PyErr {
     match object.get_type().name() {
         Ok(found) => PyTypeError::new_err(format!("expected a number for a {type_name} node, found {found}")),

@@ -1,6 +1,6 @@
-//! The bytes of arrays of anything, for comparing them.
+//! The bytes of arrays of any type, for comparisons.
 //!
-//! Promises: equal bytes mean equal types, shapes and numbers. Knows nothing of what numbers mean.
+//! Promises: equal bytes mean equal types, shapes and numbers. Does not interpret numbers.
 #![allow(unsafe_code)]
 
 use pyo3::buffer::PyUntypedBuffer;
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use super::arrays::Array;
 use super::signals::quietly;
 
-/// Calls `f` with the bytes of an object that tells no shape of them, as those of ctypes; `None` if it has none.
+/// Calls `f` with the bytes of an object without a shape, such as those of ctypes; `None` if it has none.
 fn plain_bytes(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> Option<bool> {
     let mut view = std::mem::MaybeUninit::<pyo3::ffi::Py_buffer>::uninit();
     // SAFETY: a living object; the view is filled where the call succeeds, and released once; an error is taken.
@@ -27,8 +27,8 @@ fn plain_bytes(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> O
     }
 }
 
-/// Calls `f` with the type, the shape and the bytes of an array of anything, by rows, until it says no; false if it did, or if
-/// the object is no array.
+/// Calls `f` with the type, the shape and the bytes of an array of any type, by rows, until it returns false; false if it did,
+/// or if the object is not an array.
 fn pieces(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> bool {
     let Ok(buffer) = PyUntypedBuffer::get(object) else {
         if let Some(goes_on) = plain_bytes(object, &mut f) {
@@ -60,7 +60,7 @@ fn pieces(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> bool {
     goes_on
 }
 
-/// The type, the shape and the bytes of an array of anything; `None` for anything else.
+/// The type, the shape and the bytes of an array of any type; `None` for any other object.
 pub fn raw_bytes(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     let is_array = pieces(object, |piece| {

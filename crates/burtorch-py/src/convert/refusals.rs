@@ -1,6 +1,6 @@
-//! `TraceError`: what has no meaning while a function is traced, and whether one is.
+//! `TraceError`: operations without a meaning while a function is traced, and whether a trace is running.
 //!
-//! Promises: while no function is traced in any thread, asking costs one load.
+//! Promises: while no function is traced in any thread, the check costs one load.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,25 +11,25 @@ use pyo3::prelude::*;
 use crate::convert::errors::derived;
 use crate::convert::signals::quietly;
 
-/// How many functions are traced in all threads: while there is none, nothing asks further.
+/// How many functions are traced in all threads; at 0 nothing else is checked.
 static N_TRACING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     /// How many of them this thread records, one inside the other.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-    /// Whether a body that is traced with Values has met what needs Arrays.
+    /// Whether a body traced with Values has reached an operation that needs Arrays.
     static NEEDS_ARRAYS: Cell<NeedsArrays> = const { Cell::new(NeedsArrays::No) };
 }
 
-/// Whether a body that failed with Values is to be traced with Arrays.
+/// Whether a body that failed with Values should be traced with Arrays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NeedsArrays {
     /// It failed for another reason.
     #[default]
     No,
-    /// It may be that Arrays can do what Vectors cannot; otherwise the first error counts.
+    /// Arrays may support the operation that Vectors do not; otherwise the first error counts.
     Perhaps,
-    /// It met what takes Arrays alone.
+    /// It reached an operation that accepts only Arrays.
     Surely,
 }
 
@@ -39,7 +39,7 @@ pub fn is_tracing() -> bool {
     N_TRACING.load(Ordering::Relaxed) != 0 && DEPTH.get() > 0
 }
 
-/// Begins a trace of this thread.
+/// Begins a trace in this thread.
 pub fn begin_tracing() {
     N_TRACING.fetch_add(1, Ordering::Relaxed);
     DEPTH.set(DEPTH.get() + 1);
@@ -51,19 +51,19 @@ pub fn end_tracing() {
     DEPTH.set(DEPTH.get() - 1);
 }
 
-/// Whether a body that was traced with Values has met what needs Arrays; asked once.
+/// Whether a body traced with Values has reached an operation that needs Arrays; read once.
 pub fn needed_arrays() -> NeedsArrays {
     NEEDS_ARRAYS.take()
 }
 
-/// Notes that a body has failed with Vectors for which Arrays may do.
+/// Records that a body has failed with Vectors in an operation that Arrays may support.
 pub fn may_need_arrays() {
     if NEEDS_ARRAYS.get() == NeedsArrays::No {
         NEEDS_ARRAYS.set(NeedsArrays::Perhaps);
     }
 }
 
-/// Refuses Values where Arrays are needed. A trace that ends with this error is made again with Arrays.
+/// Refuses Values where Arrays are needed. A trace that ends with this error is repeated with Arrays.
 pub fn needs_arrays(py: Python<'_>, what: &str) -> PyErr {
     NEEDS_ARRAYS.set(if is_tracing() { NeedsArrays::Surely } else { NeedsArrays::No });
     let message = format!(
@@ -73,7 +73,7 @@ pub fn needs_arrays(py: Python<'_>, what: &str) -> PyErr {
     derived(py, "TraceError", message)
 }
 
-/// Runs `f` as outside of the traces of this thread.
+/// Runs `f` as if no trace of this thread were running.
 pub fn outside_tracing<T>(f: impl FnOnce() -> T) -> T {
     let depth = DEPTH.replace(0);
     let result = catch_unwind(AssertUnwindSafe(f));
@@ -81,7 +81,7 @@ pub fn outside_tracing<T>(f: impl FnOnce() -> T) -> T {
     result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Refuses to give a traced body a number of burtorch's own that no replay would read again.
+/// Refuses to give a traced body one of burtorch's own numbers that no replay would read again.
 #[inline(always)]
 pub fn refuse_reading(what: &str) -> PyResult<()> {
     if is_tracing() { Err(read_while_recording(what)) } else { Ok(()) }
@@ -96,7 +96,7 @@ fn read_while_recording(what: &str) -> PyErr {
     Python::attach(|py| error_here(py, &message))
 }
 
-/// The file and line that Python is at.
+/// The current file and line of Python.
 fn line(py: Python<'_>) -> String {
     let frame = || -> PyResult<String> {
         let frame = py.import("sys")?.call_method0("_getframe")?;
@@ -107,7 +107,7 @@ fn line(py: Python<'_>) -> String {
     quietly(py, frame).unwrap_or_else(|| "unknown line".into())
 }
 
-/// A `TraceError` that ends with the line Python is at.
+/// A `TraceError` that ends with the current line of Python.
 pub fn error_here(py: Python<'_>, message: &str) -> PyErr {
     derived(py, "TraceError", format!("{message} ({})", line(py)))
 }
@@ -123,7 +123,7 @@ pub fn reading_refused() -> PyErr {
     })
 }
 
-/// What makes no sense while a function is traced.
+/// An operation without a meaning while a function is traced.
 pub fn not_in_a_trace(py: Python<'_>, what: &str) -> PyErr {
     error_here(py, &format!("{what} is not possible while a function is traced: a replay would not repeat it"))
 }

@@ -1,4 +1,4 @@
-//! Of a test build: an allocator that refuses memory when it is told to. A wheel does not have it.
+//! For test builds: an allocator that fails on request. A wheel does not contain it.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use burtorch_core::memory::is_reserve_out;
 use pyo3::prelude::*;
 
-/// Allocations until one is refused; `usize::MAX` for never.
+/// Allocations until one fails; `usize::MAX` for never.
 static LEFT: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// Whether all that follow it are refused, too.
+/// Whether all later ones fail, too.
 static REST: AtomicBool = AtomicBool::new(false);
 static N_REFUSED: AtomicUsize = AtomicUsize::new(0);
 
@@ -56,8 +56,8 @@ unsafe impl GlobalAlloc for Refusing {
     }
 }
 
-/// Refuses the allocation after the next ``n``, and if ``rest`` all that follow; without ``n`` none any more. Returns how many were refused
-/// since the last call.
+/// Refuses the allocation after the next ``n``, and with ``rest`` all later ones; without ``n`` none any more. Returns how many
+/// were refused since the last call.
 #[pyfunction]
 #[pyo3(signature = (n = None, rest = false, /))]
 fn _refuse(n: Option<usize>, rest: bool) -> usize {

@@ -1,6 +1,6 @@
-//! Which numbers of a flat array Python means: a range, ascending indices, or a mask.
+//! Selections of numbers in a flat array: a range, ascending indices, or a mask.
 //!
-//! Promises: ranges ascend and lie apart. Does not know what the numbers are.
+//! Promises: ranges ascend and do not touch. Does not know the numbers.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use pyo3::types::{PyBool, PyInt, PyList, PyRange};
 use super::arrays::{Array, Kind};
 use super::buffer::holds_bools;
 
-/// The numbers of `n` that ascending indices or a mask mean, if the argument is one of these. `whose` numbers they are, in messages.
+/// The selected ones of `n` numbers, if the argument is ascending indices or a mask. `whose` is for messages.
 pub fn listed(n: usize, whose: &str, what: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Range<u32>>>> {
     if let Ok(items) = what.cast::<PyList>() {
         if items.is_empty() || !items.iter().all(|item| item.is_instance_of::<PyInt>()) {
@@ -35,7 +35,7 @@ pub fn listed(n: usize, whose: &str, what: &Bound<'_, PyAny>) -> PyResult<Option
     }
 }
 
-/// The numbers of `n` that a `range` means, if the argument is one.
+/// The selected ones of `n` numbers, if the argument is a `range`.
 pub fn range_in(n: usize, what: &Bound<'_, PyAny>) -> PyResult<Option<Range<u32>>> {
     let Ok(range) = what.cast::<PyRange>() else { return Ok(None) };
     let part = |name: &str| range.getattr(name)?.extract::<i64>();

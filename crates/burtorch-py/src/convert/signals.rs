@@ -14,22 +14,22 @@ use crate::convert::entry::{check_signals, left, raise_later};
 use crate::convert::errors::is_final;
 use crate::convert::stop::stopped;
 
-/// Between two questions to the interpreter: far below what a person notices, far above what a question costs.
+/// Time between two checks: far below what a person notices, far above the cost of a check.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// Asks the interpreter now and then whether a signal handler raised.
+/// Checks now and then whether a signal handler raised.
 pub struct Poll {
     next: Instant,
     raised: Option<PyErr>,
 }
 
 impl Poll {
-    /// Asks for the first time when the call has taken a while.
+    /// Checks for the first time when the call has run for a while.
     pub fn new() -> Self {
         Poll { next: Instant::now() + EVERY, raised: None }
     }
 
-    /// Whether to stop: once so, always so. May be called with or without the GIL.
+    /// Whether to stop: once true, always true. May be called with or without the GIL.
     pub fn stop(&mut self) -> bool {
         if self.raised.is_some() {
             return true;
@@ -53,15 +53,15 @@ impl Poll {
 }
 
 thread_local! {
-    /// Of the work in hand on this thread, once it has asked.
+    /// For the present work on this thread, once it has checked.
     static NOW: Cell<Option<Poll>> = const { Cell::new(None) };
     /// The exception that ended the last work early, until it is raised.
     static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
 }
 
-/// Runs long work of the core that asks now and then whether to end early: with `Interrupted` where a signal handler raised. No
-/// reference into a graph or anything else that handlers could reach may be in use. What handlers raise when the work has
-/// been done is raised after the call, or ends the next work of the same call before it begins.
+/// Runs long work of the core that checks now and then whether to end early: with `Interrupted` if a signal handler raised. No
+/// reference into a graph, or into anything else that handlers could reach, may be in use. An exception of a handler after the
+/// end of the work is raised after the call, or ends the next work of the same call before it starts.
 pub fn asked<T>(work: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_core::Result<T> {
     let before = begin()?;
     let done = catch_unwind(AssertUnwindSafe(|| interrupt::asking(ask, work)));
@@ -77,7 +77,7 @@ fn ask() -> bool {
     is_over
 }
 
-/// What the work around this one has, taken out until `end`. Refuses to begin after an error that is left.
+/// The state of the enclosing work, removed until `end`. Refuses to begin after a pending error.
 fn begin() -> burtorch_core::Result<Option<Poll>> {
     if let Some(error) = left() {
         RAISED.set(Some(error));
@@ -95,15 +95,15 @@ fn end(before: Option<Poll>) {
     }
 }
 
-/// Runs the handlers of signals that have come, and raises later what they raise.
+/// Runs the handlers of pending signals, and raises their exceptions later.
 fn check_later(py: Python<'_>) {
     if let Err(error) = py.check_signals() {
         raise_later(py, error);
     }
 }
 
-/// What a call into Python gave, or nothing where it raised, for callers that pass no error on. Handlers of signals run before
-/// it; what they raise, interrupts, exits and wants of memory are raised later.
+/// The result of a call into Python, or nothing if it raised, for callers that return no error. Handlers of signals run before
+/// it; their exceptions, interrupts, exits and MemoryErrors are raised later.
 pub fn quietly<T>(py: Python<'_>, call: impl FnOnce() -> PyResult<T>) -> Option<T> {
     check_later(py);
     call()
@@ -115,10 +115,10 @@ pub fn quietly<T>(py: Python<'_>, call: impl FnOnce() -> PyResult<T>) -> Option<
         .ok()
 }
 
-/// Objects between two questions while Python's objects are read: a fraction of a millisecond.
+/// Objects between two checks while Python objects are read: a fraction of a millisecond.
 const OBJECTS: usize = 1 << 12;
 
-/// What `read` makes of all items, with questions about signals in between.
+/// The result of `read` on all items, with checks for signals in between.
 pub fn read_at_length<'py, T>(
     items: Bound<'py, PyIterator>,
     mut read: impl FnMut(Bound<'py, PyAny>) -> PyResult<T>,
@@ -132,19 +132,19 @@ pub fn read_at_length<'py, T>(
     Ok(all)
 }
 
-/// Asks about signals now and then in a loop over Python's objects that is at `k`.
+/// Checks for signals now and then in a loop over Python objects at position `k`.
 #[inline]
 pub fn ask_at(py: Python<'_>, k: usize) -> PyResult<()> {
     if k.is_multiple_of(OBJECTS) && k > 0 { check_signals(py) } else { Ok(()) }
 }
 
-/// Ends work of the core with an exception of what it called.
+/// Ends work of the core with an exception of a callback.
 pub fn failed(error: PyErr) -> burtorch_core::Error {
     RAISED.set(Some(error));
     burtorch_core::Error::Interrupted
 }
 
-/// The exception for work that ended early: what the handler raised.
+/// The exception for work that ended early: that of the handler.
 pub fn interrupted(message: String) -> PyErr {
     RAISED.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(message))
 }

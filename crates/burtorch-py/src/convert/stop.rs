@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use crate::convert::buffer::type_name;
 use crate::convert::errors::derived;
 
-/// A token that ends calls that watch it: `oracle(x, y, stop=token)`, `v.backward(stop=token)`, `f.map(x, stop=token)`,
-/// `method.run(stop=token)`. Any thread sets it.
+/// A token that ends the calls that watch it: `oracle(x, y, stop=token)`, `v.backward(stop=token)`, `f.map(x, stop=token)`,
+/// `method.run(stop=token)`. Any thread may set it.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -32,12 +32,12 @@ impl PyStop {
         PyStop::default()
     }
 
-    /// End the calls that watch it, and those that will.
+    /// End the calls that watch it, now and later.
     fn set(&self) {
         self.stop.set();
     }
 
-    /// Take it back, for the next use.
+    /// Clear it for the next use.
     fn clear(&self) {
         self.stop.clear();
     }
@@ -52,7 +52,7 @@ impl PyStop {
     }
 }
 
-/// What a call with `stop=` and `deadline=` watches, if it has one of them.
+/// The token and deadline of a call with `stop=` or `deadline=`.
 pub fn watched(stop: Option<&Bound<'_, PyStop>>, deadline: Option<f64>) -> PyResult<Option<Stop>> {
     let token = || stop.map_or_else(Stop::new, |stop| stop.get().stop.clone());
     match deadline {
@@ -67,7 +67,7 @@ pub fn watched(stop: Option<&Bound<'_, PyStop>>, deadline: Option<f64>) -> PyRes
     }
 }
 
-/// The same for what Python gives: a Stop, or None, and seconds, or None.
+/// The same from Python arguments: a Stop or None, and seconds or None.
 pub fn watched_by(stop: Option<&Bound<'_, PyAny>>, deadline: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Stop>> {
     let stop = stop.filter(|stop| !stop.is_none()).map(|stop| {
         let found = || PyTypeError::new_err(format!("stop must be a Stop, found {}", type_name(stop)));
@@ -76,13 +76,13 @@ pub fn watched_by(stop: Option<&Bound<'_, PyAny>>, deadline: Option<&Bound<'_, P
     watched(stop.transpose()?, deadline.map_or(Ok(None), |seconds| seconds.extract::<Option<f64>>())?)
 }
 
-/// That a call has ended early.
+/// The error of a call that ended early.
 pub fn stopped(py: Python<'_>) -> PyErr {
     let message = "the token was set, or the deadline passed, before the call was finished";
     derived(py, "StoppedError", message.into())
 }
 
-/// What a call that takes `stop=` and `deadline=` does, unless it is to end before it begins.
+/// Runs a call with `stop=` and `deadline=`, unless it is stopped before it starts.
 pub fn until<T>(py: Python<'_>, stop: Option<Stop>, work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     match stop {
         None => work(),

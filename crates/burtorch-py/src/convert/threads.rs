@@ -1,7 +1,7 @@
-//! Work without the GIL, and Python code on the threads that the core keeps for shared work.
+//! Work without the GIL, and Python code on the core's worker threads.
 //!
-//! Promises: the caller waits without the GIL, and is one of the threads, which go on to the core's own work without
-//! sleeping in between.
+//! Promises: the caller waits without the GIL, and is one of the threads; they continue with the core's own work without sleeping
+//! in between.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -13,24 +13,24 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 thread_local! {
-    /// Of a thread that shares Python calls with others: who of them has the GIL, or is about to ask for it.
+    /// For a thread that shares Python calls with others: which of them has the GIL, or is about to take it.
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 
-/// Threads that call Python code want the GIL for a microsecond at a time. Who has to wait for that lock is put to
-/// sleep, and waking up takes as long as fifty such turns; so they pass a baton, which they wait for awake.
+/// Threads that call Python code need the GIL for a microsecond at a time. A thread that waits for the GIL sleeps, and waking
+/// up takes as long as fifty such turns; so they pass a baton, and wait for it awake.
 struct Turn {
     baton: Arc<Baton>,
     is_mine: bool,
 }
 
 impl Turn {
-    /// To be called without the GIL, before asking for it.
+    /// Call without the GIL, before taking it.
     fn take(&mut self) {
         self.is_mine = self.is_mine || self.baton.take();
     }
 
-    /// To be called without the GIL.
+    /// Call without the GIL.
     fn give(&mut self) {
         if std::mem::take(&mut self.is_mine) {
             self.baton.give();
@@ -58,7 +58,7 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Runs `call` with the GIL, in turn with others that have the same baton.
+/// Runs `call` with the GIL, in turn with the other threads that share the baton.
 fn in_turn<T>(baton: &Arc<Baton>, call: impl FnOnce(Python<'_>) -> T) -> T {
     keep_thread_state();
     let mut mine = Turn { baton: Arc::clone(baton), is_mine: false };
@@ -68,8 +68,8 @@ fn in_turn<T>(baton: &Arc<Baton>, call: impl FnOnce(Python<'_>) -> T) -> T {
     Python::attach(call)
 }
 
-/// Lets the interpreter know this thread for good, if it does not yet: making the state of a thread, and freeing it
-/// again, takes some ten microseconds.
+/// Registers this thread with the interpreter for good: creating and freeing the state of a thread takes some ten
+/// microseconds.
 fn keep_thread_state() {
     // SAFETY: any thread may ask; one without a state gets one, which is left attached nowhere, as by a thread that waits.
     unsafe {
@@ -80,7 +80,7 @@ fn keep_thread_state() {
     }
 }
 
-/// Puts back, without the GIL, a thread's earlier turn; a call inside a call has a turn of its own.
+/// Restores a thread's earlier turn, without the GIL; a nested call has its own turn.
 struct Back(Option<Turn>);
 
 impl Drop for Back {
@@ -89,15 +89,15 @@ impl Drop for Back {
     }
 }
 
-/// Whether this thread may ask for the GIL. CPython ends a process that has no memory for the state of a thread.
+/// Whether this thread may take the GIL. CPython ends a process that has no memory for the state of a thread.
 fn may_attach() -> bool {
-    /// The state, and what others allocate before it is made.
+    /// The state, and the other allocations before it.
     const ROOM: usize = 16 << 20;
     // SAFETY: any thread may ask.
     unsafe { !ffi::PyGILState_GetThisThreadState().is_null() || has_room(ROOM) }
 }
 
-/// Calls `work`, which is to do all that is left to be done, on so many threads if there are, with the GIL.
+/// Calls `work`, which does all remaining work, on this many threads if there are as many, with the GIL.
 pub fn on_threads(py: Python<'_>, threads: usize, work: &(dyn Fn(Python<'_>) + Sync)) {
     // More threads than cores would wait awake for those that have none.
     let baton = (threads <= sync::n_cores()).then(|| Arc::new(Baton::new()));

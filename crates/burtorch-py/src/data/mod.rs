@@ -1,4 +1,4 @@
-//! Dataset for Python: files, synthetic ones, and how they are divided.
+//! Datasets for Python: files, synthetic data, and their division among clients.
 
 use std::path::PathBuf;
 

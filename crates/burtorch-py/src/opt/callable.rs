@@ -1,4 +1,4 @@
-//! Terms that a function of Python computes.
+//! Terms computed by a Python function.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use crate::convert::arrays::{Kind, filled, of_integers};
 use crate::convert::buffer::read_numbers;
 use crate::convert::gc::{HoldsObjects, Visitor};
 
-/// The function, and what it raised last.
+/// The function, and its last exception.
 pub struct Callable {
     function: Py<PyAny>,
     raised: Mutex<Option<PyErr>>,
@@ -26,12 +26,12 @@ impl HoldsObjects for Callable {
 }
 
 impl Callable {
-    /// `function(x, indices)` is the mean value of these samples at x and its gradient.
+    /// `function(x, indices)` returns the mean value of these samples at x and its gradient.
     pub fn new(function: Py<PyAny>, n: usize, d: usize) -> Arc<Self> {
         Arc::new(Callable { function, raised: Mutex::new(None), n, d })
     }
 
-    /// What the function raised, once.
+    /// The exception of the function, once.
     pub fn raised(&self) -> Option<PyErr> {
         self.raised.lock().map_or(None, |mut raised| raised.take())
     }
@@ -53,7 +53,7 @@ impl Callable {
         Err(PyValueError::new_err(format!("a gradient has {} numbers, expected {}", gradient.len(), self.d)))
     }
 
-    /// Calls `with` for the mean of all samples, or for each one where they have weights: factor, value, gradient.
+    /// Calls `with` for the mean of all samples, or for each one if they have weights: factor, value, gradient.
     fn sum(&self, x: &[f64], samples: Samples<'_>, with: &mut dyn FnMut(f64, f64, &[f64])) -> Result<()> {
         let mut gradient = Vec::new();
         let done = Python::attach(|py| {

@@ -1,4 +1,4 @@
-//! What processes send to each other, by a function of Python.
+//! Exchange of messages between processes, through a Python function.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use crate::convert::arrays::{Kind, filled};
 use crate::convert::buffer::read_numbers;
 use crate::convert::gc::{HoldsObjects, Visitor};
 
-/// The function, and what it raised last. `gather(own)` returns what all processes sent, one after the other.
+/// The function, and its last exception. `gather(own)` returns the messages of all processes, in order.
 pub struct Exchange {
     gather: Py<PyAny>,
     raised: Mutex<Option<PyErr>>,
@@ -22,12 +22,12 @@ impl HoldsObjects for Arc<Exchange> {
 }
 
 impl Exchange {
-    /// By this function.
+    /// With this function.
     pub fn new(gather: Py<PyAny>) -> Arc<Self> {
         Arc::new(Exchange { gather, raised: Mutex::new(None) })
     }
 
-    /// What the function raised, once.
+    /// The exception of the function, once.
     pub fn raised(&self) -> Option<PyErr> {
         self.raised.lock().map_or(None, |mut raised| raised.take())
     }

@@ -1,4 +1,4 @@
-//! Methods by the names that Python gives them, and by its keywords.
+//! Methods by their Python names and keywords.
 
 use burtorch_core::Float;
 use burtorch_core::compress::{Compressor, Quantiser, Sparsifier};
@@ -18,7 +18,7 @@ use super::rules::{rule_of, sampler_of};
 use crate::compress::PyCompressor;
 use crate::convert::errors::IntoPython;
 
-/// The keywords of a method, each of which may be missing.
+/// The keywords of a method; each may be absent.
 pub struct Options<'a, 'py>(pub Option<&'a Bound<'py, PyDict>>);
 
 /// All of them.
@@ -49,7 +49,7 @@ const NAMES: [&str; 23] = [
 ];
 
 impl<'py> Options<'_, 'py> {
-    /// A TypeError for a keyword that no method has.
+    /// A TypeError for an unknown keyword.
     fn check(&self) -> PyResult<()> {
         for name in self.0.iter().flat_map(|options| options.keys()) {
             let name: String = name.extract()?;
@@ -131,7 +131,7 @@ fn of_samples(py: Python<'_>, method: &str, sampler: Sampler, options: &Options<
     })
 }
 
-/// A method whose server compresses as well, where a compressor is given.
+/// A method whose server also compresses, if a compressor is given.
 fn with_downlink<T: Float>(
     py: Python<'_>,
     made: burtorch_core::Result<Ef21<T>>,
@@ -190,10 +190,10 @@ fn of_clients(
     })
 }
 
-/// A method that has not started, with what else it needs.
+/// A method before its first step, with its other parts.
 pub struct Made {
     pub method: Box<dyn Method>,
-    /// What each sample counts.
+    /// The number of times that each sample counts.
     pub weights: Option<Vec<f64>>,
     pub exchange: Option<Arc<Exchange>>,
 }

@@ -1,4 +1,4 @@
-//! Optimisation for Python: problems, and methods at work on them. Which step sizes theory allows is said in Python.
+//! Optimisation for Python: problems, and running methods. The step sizes of theory are computed in Python.
 
 mod callable;
 mod exchange;

@@ -23,9 +23,9 @@ use crate::convert::signals::asked;
 ///     l2: adds l2/2 |x|^2 to each term.
 ///     nonconvex: adds nonconvex * sum x_j^2/(1 + x_j^2) to each term, and 2 * nonconvex to its smoothness constant.
 ///
-/// `logistic_regression`, `least_squares`, `robust_regression` and `softmax_regression` make sums whose terms are computed in
-/// Rust. A function is called once for a batch, or for each sample where these have weights of their own, and holds the
-/// interpreter's lock.
+/// `logistic_regression`, `least_squares`, `robust_regression` and `softmax_regression` create sums whose terms are computed in
+/// Rust. A Python function is called once per batch, or once per sample if samples have their own weights, and holds the
+/// GIL.
 ///
 /// Raises:
 ///     ValueError: no samples, no variables, or a factor that is negative or not finite.
@@ -41,7 +41,7 @@ use crate::convert::signals::asked;
 pub struct PyFiniteSum {
     sum: Arc<FiniteSum>,
     callable: Option<Arc<Callable>>,
-    /// The sums that it is made of.
+    /// The sums that it joins.
     children: Vec<Py<PyFiniteSum>>,
     kind: String,
     classes: Option<usize>,
@@ -66,17 +66,17 @@ impl PyFiniteSum {
         Ok(PyFiniteSum { sum: Arc::new(sum), callable, children: Vec::new(), kind: kind.into(), classes: None })
     }
 
-    /// The sum itself.
+    /// The sum.
     pub fn sum(&self) -> &Arc<FiniteSum> {
         &self.sum
     }
 
-    /// Whether a function of Python computes it.
+    /// Whether a Python function computes it.
     pub fn is_callable(&self) -> bool {
         self.callable.is_some() || self.children.iter().any(|child| child.get().callable.is_some())
     }
 
-    /// The features of samples, where all terms are made of such: those of each sum that it is made of.
+    /// The features of samples, if all terms have them: those of each joined sum.
     fn rows(&self) -> Option<Vec<&Rows>> {
         if self.children.is_empty() {
             return self.sum.rows().map(|rows| vec![rows]);
@@ -108,7 +108,7 @@ impl PyFiniteSum {
         Err(PyValueError::new_err(format!("{what} has {} numbers, expected {}", x.len(), self.sum.d())))
     }
 
-    /// The samples that are given, or all.
+    /// The given samples, or all.
     fn chosen(&self, of: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<u32>> {
         let Some(of) = of else { return Ok(self.sum.all().to_vec()) };
         let chosen = indices(of, "samples")?;
@@ -117,7 +117,7 @@ impl PyFiniteSum {
     }
 }
 
-/// Weights of samples, of which there are as many.
+/// Weights, one per sample.
 fn weights_of(weights: Option<&Bound<'_, PyAny>>, n: usize) -> PyResult<Option<Vec<f64>>> {
     let weights = weights.map(|weights| numbers(weights, "weights")).transpose()?;
     match weights.as_ref().filter(|weights| weights.len() != n) {
@@ -175,7 +175,7 @@ impl PyFiniteSum {
         Ok(PyFiniteSum { classes: Some(classes), ..made })
     }
 
-    /// Samples.
+    /// The number of samples.
     #[getter]
     fn n(&self) -> usize {
         self.sum.n()
@@ -187,7 +187,7 @@ impl PyFiniteSum {
         self.sum.d()
     }
 
-    /// Sums one after the other, as one.
+    /// One sum from several, in order.
     #[staticmethod]
     fn _joined(py: Python<'_>, children: Vec<Py<PyFiniteSum>>) -> PyResult<Self> {
         let sums = children.iter().map(|child| child.get().sum.clone()).collect();
@@ -205,19 +205,19 @@ impl PyFiniteSum {
         Ok(PyFiniteSum { sum: Arc::new(sum), callable: None, children, kind, classes })
     }
 
-    /// The sums that it is made of, of a joined one.
+    /// The sums that it joins.
     #[getter]
     fn _children(&self, py: Python<'_>) -> Vec<Py<PyFiniteSum>> {
         self.children.iter().map(|child| child.clone_ref(py)).collect()
     }
 
-    /// "logistic", "squares", "robust", "softmax", "function", or "clients" of clients that differ.
+    /// "logistic", "squares", "robust", "softmax", "function", or "clients" for different kinds of clients.
     #[getter]
     fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// Classes of softmax regression; None for others.
+    /// The number of classes of softmax regression; None for others.
     #[getter]
     fn classes(&self) -> Option<usize> {
         self.classes
@@ -235,7 +235,7 @@ impl PyFiniteSum {
         self.sum.regulariser().nonconvex
     }
 
-    /// The features of samples as a new dense matrix, a row each; None where terms are a function of Python.
+    /// The features of samples as a new dense matrix, one row each; None if a Python function computes the terms.
     fn features<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(parts) = self.rows() else { return Ok(None) };
         let (n, d) = (self.sum.n(), parts.first().map_or(0, |rows| rows.d()));
@@ -252,7 +252,7 @@ impl PyFiniteSum {
         filled(py, &[squares.len()], Kind::F64, &squares).map(Some)
     }
 
-    /// The gradient of each of the samples (all unless told otherwise) at x, a row of a new array each.
+    /// The gradient of each of the samples (default: all) at x, one row of a new array each.
     #[pyo3(signature = (x, samples=None))]
     fn gradients<'py>(
         &self,
@@ -271,7 +271,7 @@ impl PyFiniteSum {
         filled(py, &[chosen.len(), d], Kind::F64, &all)
     }
 
-    /// The mean value of samples (all unless told otherwise) at x; with weights, the weighted sum.
+    /// The mean value of samples (default: all) at x; with weights, the weighted sum.
     #[pyo3(signature = (x, samples=None, *, weights=None, threads=None))]
     fn loss(
         &self,
@@ -293,10 +293,10 @@ impl PyFiniteSum {
     ///
     /// Args:
     ///     x: the point.
-    ///     samples: indices; all unless told otherwise. One may come several times.
+    ///     samples: indices, possibly repeated; default: all.
     ///     minus: a second point, whose gradient is subtracted in the same pass over the data.
     ///     weights: a factor for each sample, in place of the mean.
-    ///     scale: a factor of all.
+    ///     scale: a factor of the result.
     ///     out: an array of d floats to write to.
     ///     accumulate: whether to add to `out` instead.
     ///     threads: the result is the same for any number.

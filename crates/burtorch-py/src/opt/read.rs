@@ -1,4 +1,4 @@
-//! Numbers, indices and features as problems and methods are given them.
+//! Numbers, indices and features in arguments of problems and methods.
 
 use burtorch_core::opt::Rows;
 use pyo3::exceptions::PyValueError;
@@ -21,7 +21,7 @@ pub fn indices(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u32>> {
     Ok(all)
 }
 
-/// The first places of sparse rows.
+/// The start positions of sparse rows.
 fn starts_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     let starts = Array::converted(object)?.integers()?;
     let whole =
@@ -29,7 +29,7 @@ fn starts_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     starts.into_iter().map(whole).collect()
 }
 
-/// Features: a matrix, or starts, columns and values of sparse rows and their length.
+/// Features: a matrix, or starts, columns and values of sparse rows with their length.
 pub fn rows_of(features: &Bound<'_, PyAny>) -> PyResult<burtorch_core::Result<Rows>> {
     let py = features.py();
     if let Ok((starts, columns, values, d)) =

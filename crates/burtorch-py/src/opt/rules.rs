@@ -1,4 +1,4 @@
-//! Sampling rules and proximal operators as Python names them: tuples of a name and numbers.
+//! Sampling rules and proximal operators from Python: tuples of a name and numbers.
 
 use burtorch_core::opt::{Prox, Sampler, Sampling};
 use pyo3::exceptions::PyValueError;
@@ -14,7 +14,7 @@ fn unknown<T>(what: &str, name: &str) -> PyResult<T> {
     Err(PyValueError::new_err(format!("unknown {what} {name:?}")))
 }
 
-/// The rule that a tuple names.
+/// The rule of a tuple.
 pub fn rule_of(rule: &Bound<'_, PyTuple>) -> PyResult<Sampling> {
     let name: String = rule.get_item(0)?.extract()?;
     let number = || rule.get_item(1)?.extract::<Count>()?.positive("the size of a batch");
@@ -30,12 +30,12 @@ pub fn rule_of(rule: &Bound<'_, PyTuple>) -> PyResult<Sampling> {
     })
 }
 
-/// The rule for `n` samples that a tuple names.
+/// The rule of a tuple, for `n` samples.
 pub fn sampler_of(rule: &Bound<'_, PyTuple>, n: usize) -> PyResult<Sampler> {
     Sampler::new(rule_of(rule)?, n).or_raise(rule.py())
 }
 
-/// The proximal operator that a tuple names.
+/// The proximal operator of a tuple.
 pub fn prox_of(rule: &Bound<'_, PyTuple>) -> PyResult<Prox> {
     let name: String = rule.get_item(0)?.extract()?;
     let a = |k: usize| rule.get_item(k)?.extract::<f64>();
@@ -86,7 +86,7 @@ fn _sample<'py>(
     Ok((indices, weights, sampler.constants(), sampler.expected_size()))
 }
 
-/// The batch of a round among `n` samples, where `object` is a `Sampling`.
+/// The batch of a round among `n` samples, if `object` is a `Sampling`.
 pub fn drawn(object: &Bound<'_, PyAny>, n: usize, seed: u64, round: u64) -> PyResult<Option<Vec<u32>>> {
     let Ok(rule) = object.getattr("rule").and_then(|rule| Ok(rule.cast_into::<PyTuple>()?)) else { return Ok(None) };
     let mut sampler = sampler_of(&rule, n)?;

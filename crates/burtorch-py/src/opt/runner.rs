@@ -1,4 +1,4 @@
-//! A method at work, for Python: steps without the GIL, state, and counts.
+//! A running method, for Python: steps without the GIL, state, and counts.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::convert::exclusive::Guarded;
 use crate::convert::gc::collected;
 use crate::convert::stop::{PyStop, watched};
 
-/// A method and its iterate. `burtorch.opt` has a class for each method; this is what they share.
+/// A method and its iterate. `burtorch.opt` has a class for each method, which wraps this one.
 #[pyclass(frozen, name = "Runner", module = "burtorch._core")]
 pub struct PyRunner {
     problem: Py<PyFiniteSum>,
@@ -33,12 +33,12 @@ collected!(PyRunner: problem, exchange);
 /// Oracle calls, bits up, bits down, bytes of messages, exchanges, seconds of a virtual clock.
 type Costs = (u64, f64, f64, u64, u64, f64);
 
-/// What the exchange raised, rather than what became of it.
+/// The exception of the exchange, rather than the error that follows from it.
 fn or_raised(exchange: Option<&Arc<Exchange>>, error: PyErr) -> PyErr {
     exchange.and_then(|exchange| exchange.raised()).unwrap_or(error)
 }
 
-/// What ends a run.
+/// The limits of a run.
 struct Limits {
     steps: u64,
     calls: u64,
@@ -46,7 +46,7 @@ struct Limits {
     stop: Option<Stop>,
 }
 
-/// Takes steps until a limit is met; `done` becomes how many.
+/// Takes steps until a limit is reached; `done` becomes their number.
 fn run(runner: &mut Runner, gammas: &[f64], limits: &Limits, done: &mut u64) -> burtorch_core::Result<()> {
     let mut last = 0.0;
     let mut next = gammas.iter();
@@ -107,7 +107,7 @@ impl PyRunner {
         Ok(PyRunner { problem: problem.clone().unbind(), exchange, runner })
     }
 
-    /// One step of this size, with what is given in place of draws, without clients who are missing in a cohort.
+    /// One step of this size, with the given numbers in place of draws, without the clients missing from a cohort.
     #[pyo3(signature = (step, batch=None, coin=None, compression=None, missing=None))]
     #[allow(clippy::too_many_arguments, reason = "one for each choice")]
     fn step(
@@ -127,8 +127,8 @@ impl PyRunner {
         })
     }
 
-    /// Steps of these sizes, of which the last one serves for the rest, until a limit is met; how many were taken. A step in which
-    /// the token is set is not, unless others wait for what this process sends.
+    /// Steps of these sizes, the last of which is repeated, until a limit is reached; returns how many were taken. A step in
+    /// which the token is set does not count, unless other processes wait for messages of this one.
     #[pyo3(signature = (gammas, steps, calls=None, bits=None, seconds=None, stop=None))]
     #[allow(clippy::too_many_arguments, reason = "what ends a run")]
     fn steps(
@@ -193,7 +193,7 @@ impl PyRunner {
         Ok((loss, filled(py, &[g.len()], Kind::F64, &g)?))
     }
 
-    /// Every array that decides the next steps, copied.
+    /// Every array that determines the next steps, copied.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (state, mut parts) = (PyDict::new(py), Vec::new());
         self.with(py, |runner| {
@@ -213,7 +213,7 @@ impl PyRunner {
         Ok(state)
     }
 
-    /// Goes on from such arrays, after so many steps at such a cost.
+    /// Continues from such arrays, after this many steps at this cost.
     fn load(&self, py: Python<'_>, state: &Bound<'_, PyDict>, round: u64, cost: Costs) -> PyResult<()> {
         let mut parts = Vec::new();
         let mut names = Vec::new();

@@ -1,7 +1,7 @@
-//! `oracle.stream`: a gradient that leaves in parts while the rest is computed.
+//! `oracle.stream`: a gradient returned in parts while the rest is computed.
 //!
-//! Promises: parts come in one order, one at a time, on the caller's thread or on another; what is raised there ends the pass. Does not
-//! know which parts there are.
+//! Promises: parts come in a fixed order, one at a time, on the caller's thread or on another; an exception there ends the pass.
+//! Does not know how the gradient is divided.
 
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -21,13 +21,13 @@ use crate::convert::threads::detached;
 const COPIES: usize = 1;
 const RANGES: usize = 256;
 
-/// A range that is final, and its gradient where that is not kept.
+/// A finished range, and its gradient if the whole one is not kept.
 type Part = (Range<usize>, Option<FlatArray>);
 
-/// Who is told of parts.
+/// The receiver of parts.
 struct Receiving {
     emit: Py<PyAny>,
-    /// The whole gradient, where it is kept.
+    /// The whole gradient, if it is kept.
     whole: Option<Py<PyMemoryView>>,
 }
 
@@ -42,7 +42,7 @@ impl Receiving {
         self.emit.bind(py).call1((PyRange::new(py, start, stop)?, gradient)).map(drop)
     }
 
-    /// Takes all that comes; what was raised, which ends it.
+    /// Receives all parts; returns the exception that ended the pass.
     fn take_all(self, parts: &Receiver<Part>) -> Option<PyErr> {
         let raised = parts.iter().find_map(|part| Python::attach(|py| self.take(py, part)).err());
         Python::attach(|_| drop(self));
@@ -51,7 +51,7 @@ impl Receiving {
 }
 
 impl PyOracle {
-    /// The loss of a batch, whose gradient `emit` is told in parts.
+    /// The loss of a batch; `emit` receives its gradient in parts.
     pub(super) fn streamed<'py>(
         &self,
         py: Python<'py>,

@@ -1,7 +1,7 @@
-//! Callables as programs: traced once for each shape of a batch, and run in blocks of samples.
+//! Callables as array programs: traced once for each shape of a batch, and run in blocks of samples.
 //!
-//! Promises: what cannot be traced with Arrays, or fails there, is computed the other way, which says what is wrong; a callable that
-//! works there only is not traced again. Arrays are read where they are. Knows nothing of lanes.
+//! Promises: a callable that cannot be traced with Arrays, or fails there, runs sample by sample, which gives the error message;
+//! one that works only so is not traced again. Arrays are read in place. Does not know lanes.
 
 use burtorch_core::Total;
 use burtorch_core::array::OverRows;
@@ -22,12 +22,12 @@ use crate::params::PyParameters;
 use crate::trace::array_path::ArrayPath;
 use crate::trace::batches::{Batches, Of};
 
-/// A callable's functions of batches, and the batch that is under way.
+/// A callable's functions of batches, and the present batch.
 #[derive(Default)]
 pub struct Traced {
     batches: Option<Batches>,
     given: Option<[Py<PyAny>; 2]>,
-    /// Whether the batch has been read for lanes too.
+    /// Whether the batch has also been read for lanes.
     is_read: bool,
     /// Why the program of this call failed.
     failed: Option<PyErr>,
@@ -43,13 +43,13 @@ impl HoldsObjects for Traced {
 }
 
 impl Traced {
-    /// Of a callable of one sample.
+    /// For a callable of one sample.
     pub fn new(call: &Bound<'_, PyAny>, total: Total) -> PyResult<Self> {
         let over = if total == Total::Mean { OverRows::Mean } else { OverRows::Sum };
         Ok(Traced { batches: Some(Batches::new(call, over)?), ..Traced::default() })
     }
 
-    /// Takes a batch of two arrays as it is, if that is what it is; how many samples it has.
+    /// Takes a batch of two arrays without a copy, if it is one; returns its number of samples.
     pub fn take_arrays(&mut self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
         self.given = None;
         if self.batches.is_none() {
@@ -76,12 +76,12 @@ impl Traced {
         Ok(())
     }
 
-    /// How many samples the batch has that was given.
+    /// The number of samples of the given batch.
     pub fn n_given(&self, py: Python<'_>) -> Option<usize> {
         self.given.as_ref().and_then(|[x, _]| n_samples(x.bind(py)))
     }
 
-    /// The batch that was given, if nobody has read it; it counts as read.
+    /// The given batch, if nothing has read it; it then counts as read.
     pub fn unread(&mut self) -> Option<[Py<PyAny>; 2]> {
         if std::mem::replace(&mut self.is_read, true) {
             return None;
@@ -89,7 +89,7 @@ impl Traced {
         Python::attach(|py| self.given.as_ref().map(|given| given.each_ref().map(|object| object.clone_ref(py))))
     }
 
-    /// Ends a call that went well, or not.
+    /// Ends a call, successful or not.
     pub fn end(&mut self, is_well: bool) {
         self.given = None;
         if self.failed.take().is_some() && is_well {
@@ -98,7 +98,7 @@ impl Traced {
         }
     }
 
-    /// The error of a call whose other way failed, too: that of the program, if that is about the shape of the loss.
+    /// The error of a call that failed both ways: that of the program, if it is about the shape of the loss.
     pub fn clearer(&self, py: Python<'_>, error: PyErr) -> PyErr {
         let is_of_shape =
             |error: &&PyErr| error.value(py).to_string().contains("needs a function that returns one float");
@@ -110,7 +110,7 @@ impl Traced {
         Python::attach(|py| self.batches.as_ref().map_or(0, |batches| batches.bytes(py)))
     }
 
-    /// What `take` makes of the results of a program; nothing where there is no program.
+    /// The result of `take` on the results of a program; `None` without a program.
     fn attempt<T>(
         &mut self,
         py: Python<'_>,
@@ -131,7 +131,7 @@ impl Traced {
     }
 }
 
-/// How many samples an array holds, one a row, if it holds some.
+/// The number of samples of an array with one sample per row.
 fn n_samples(object: &Bound<'_, PyAny>) -> Option<usize> {
     let Some(array) = Array::of(object) else { return n_sparse(object) };
     let (1 | 2, true) = (array.shape().len(), array.len() > 0) else { return None };
@@ -139,8 +139,8 @@ fn n_samples(object: &Bound<'_, PyAny>) -> Option<usize> {
     is_taken.then(|| array.shape()[0])
 }
 
-/// A batch as it is; integers of which some are below 0, such as labels -1 and 1, are numbers and no indices, which would count from
-/// the end.
+/// A batch without conversion; integers with negative ones among them, such as labels -1 and 1, are numbers and not indices,
+/// which would count from the end.
 pub fn with_signs<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let numpy = || object.py().import("numpy");
     let is_list = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
@@ -157,7 +157,7 @@ pub fn with_signs<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>
     if is_below { numpy()?.call_method1("asarray", (object, "float64")) } else { Ok(object.clone()) }
 }
 
-/// How many sparse rows an object holds, if it holds some.
+/// The number of sparse rows of an object, if it has any.
 fn n_sparse(object: &Bound<'_, PyAny>) -> Option<usize> {
     let shape = quietly(object.py(), || {
         if is_sparse(object)? { object.getattr("shape")?.extract::<(usize, usize)>().map(Some) } else { Ok(None) }
@@ -183,7 +183,7 @@ impl Side {
     }
 }
 
-/// Refuses a program that reads other Parameters than these.
+/// Refuses a program that reads other Parameters.
 fn need_only(params: &Py<PyParameters>, path: &ArrayPath, py: Python<'_>) -> PyResult<()> {
     match path.sets() {
         [set] if set.is(params) => Ok(()),
