@@ -1,7 +1,7 @@
 //! Eager values for Rust: copyable handles with operators on one graph.
 //!
 //! Promises: a handle is checked at every use (a stale or foreign one panics with the error's message; the methods of
-//! [`Graph`] return it instead); handles stay usable after a sweep. One thread at a time: [`Eager`] and [`Value`] are
+//! [`Graph`] return an error instead); handles stay usable after a sweep. One thread at a time: [`Eager`] and [`Value`] are
 //! neither `Send` nor `Sync`, [`Graph`] is both.
 #![allow(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! What can go wrong, as one enum: misuse and exhaustion, never arithmetic.
+//! All errors as one enum: misuse and exhaustion, never arithmetic.
 //!
-//! Every message says what was expected, what was found and what to do. A call that returns an error
-//! has changed nothing.
+//! Every message names the expected value, the found value and the remedy. A call that returns an error has changed
+//! nothing.
 
 use thiserror::Error;
 

@@ -1,9 +1,9 @@
-//! Long work that is to end early when somebody asks for it, as by Ctrl-C.
+//! Early end of long work on request, as by Ctrl-C.
 //!
-//! What is long goes in [`pieces`], and before each but the first asks the question that [`asking`] was given. Promises:
-//! once the answer is yes nobody asks again, what is left is not done, and `asking` returns an error whatever the work
-//! returns, so that nothing half done passes for whole. Without a question, a token that the thread watches answers
-//! ([`crate::sync::Stop`]); without both, a piece costs a comparison. Each thread by itself.
+//! Long work is divided by [`pieces`], which calls the check given to [`asking`] before each piece but the first. Promises:
+//! once the check returns true it is not called again, the remaining pieces are skipped, and `asking` returns an error whatever
+//! the work returns, so that an incomplete result never passes for a complete one. Without a check, the token that the thread
+//! watches decides ([`crate::sync::Stop`]); without both, a piece costs one comparison. State is per thread.
 
 use std::cell::Cell;
 use std::ops::Range;

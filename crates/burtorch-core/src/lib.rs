@@ -1,7 +1,7 @@
 //! The core of burtorch: gradients of scalar functions on a CPU, with the lowest latency and the least memory.
 //!
-//! A [`Graph`] keeps scalar nodes in columns, in the order they were built; [`Graph::backward`] is one pass over them in
-//! reverse. [`Parameters`] keeps what is trained apart from the tape. [`Graph::eager`] lends a graph to operators.
+//! A [`Graph`] stores scalar nodes in columns, in the order they were built; [`Graph::backward`] is one pass over them in
+//! reverse. [`Parameters`] stores the trained numbers outside the tape. [`Graph::eager`] gives operators on a graph.
 #![feature(portable_simd, f128, explicit_tail_calls, rust_preserve_none_cc, alloc_error_hook, optimize_attribute)]
 // Calls in place of returns are called incomplete; what is used of them, and on which targets, is said where they are.
 #![allow(incomplete_features)]

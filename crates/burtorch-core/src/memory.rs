@@ -1,8 +1,8 @@
-//! Memory that the allocator may refuse: lists that grow or say so, and what becomes of a refusal that a list of the standard
-//! library does not expect.
+//! Allocations that may fail: lists that grow or return an error, and a handler for failures inside lists of the standard
+//! library.
 //!
-//! Promises: the functions for lists change nothing when they fail. After `unwind_refusals` every other refusal unwinds with a
-//! text that begins with `REFUSED`, and the process goes on. Does not know what the memory is for.
+//! Promises: the functions for lists change nothing when they fail. After `unwind_refusals` every other failure unwinds with a
+//! text that begins with `REFUSED`, and the process continues. Does not know the purpose of the memory.
 
 use std::alloc::{Layout, alloc, dealloc, set_alloc_error_hook};
 use std::hint::black_box;

@@ -1,7 +1,7 @@
 //! Optimisers over flat parameters, and the seeded order of samples.
 //!
-//! Promises: a step reads and writes each trainable number once, touches nothing frozen, and allocates nothing after
-//! the first. Knows nothing of models or losses.
+//! Promises: a step reads and writes each trainable number once, leaves frozen ones alone, and allocates nothing after the
+//! first. Does not know models or losses.
 
 mod adam;
 mod clip;

@@ -1,7 +1,7 @@
-//! What a node may carry: the `Scalar` trait, for plain floats and for lanes of them.
+//! The number type of nodes: the `Scalar` trait, for plain floats and for lanes of them.
 //!
-//! Promises: lane k of every operation equals the operation on lane k, bit for bit; an op on half numbers is computed in
-//! f32 and rounded once. The half types are in `narrow`, f128 is in `wide`. Knows nothing of graphs.
+//! Promises: lane k of every operation equals the operation on lane k, bit for bit; an op on half-precision numbers is
+//! computed in f32 and rounded once. The half types are in `narrow`, f128 is in `wide`. Does not know graphs.
 
 /// What scalars of one lane have in common: how they are compared, and that the lane is the scalar.
 macro_rules! of_one_number {

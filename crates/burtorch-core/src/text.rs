@@ -1,7 +1,7 @@
 //! Words as symbols: vocabulary, training contexts, and words sampled from a model.
 //!
-//! Promises: everything random comes from a seed; a set of contexts takes two bytes per symbol, whatever the length of
-//! the context; a batch is written into memory of the caller. Knows no parameters beyond what sampling reads.
+//! Promises: all random numbers come from a seed; a set of contexts takes two bytes per symbol, for any length of the context;
+//! a batch is written into the caller's memory. Knows parameters only for sampling.
 
 mod windows;
 

@@ -2,9 +2,9 @@
 //!
 //! Each branch is a private graph that may read the frozen nodes of its parent. Joining appends the branches to the
 //! parent in the order of their numbers, so the parent does not depend on which thread was faster. Promises: appending
-//! to a branch costs what appending to a graph costs; what is not joined leaves no trace; a branch reads its parent and
-//! no other branch, as the borrow checker sees to. A node of the parent is read through a proxy, which is appended to
-//! the branch once and is no node of the parent after joining.
+//! to a branch costs as much as appending to a graph; a branch that is not joined has no effect; a branch reads its parent and
+//! no other branch, which the borrow checker enforces. A node of the parent is read through a proxy, which is appended to
+//! the branch once and removed by joining.
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};

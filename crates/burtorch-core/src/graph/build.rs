@@ -1,7 +1,7 @@
 //! Appending scalar nodes: leaves, unary and binary ops.
 //!
-//! Promises: a node's value is computed when it is appended; an error appends nothing. Where a caller has just checked
-//! a handle, `..._unchecked` spares the question whether its node exists.
+//! Promises: a node's value is computed when it is appended; an error appends nothing. For callers that have just checked
+//! a handle, `..._unchecked` skips the check that its node exists.
 #![allow(unsafe_code)]
 
 use super::{Graph, NodeId, Range};

@@ -1,7 +1,7 @@
-//! Graphs whose memory is given once: fixed ones, and ones in buffers of the caller.
+//! Graphs of fixed memory: of fixed capacity, and in buffers of the caller.
 //!
-//! Promises: such a graph never allocates for building, sweeping or rewinding after construction (in buffers: not even
-//! then) and says when it is full. Only `recompute` and `compact` keep a bit per node elsewhere.
+//! Promises: after construction such a graph never allocates for building, sweeping or rewinding (in buffers: not even in
+//! construction) and returns an error when it is full. Only `recompute` and `compact` allocate a bit per node elsewhere.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;

@@ -1,6 +1,6 @@
-//! What checks of a graph's structure share: operands, lists and parameters, each where a node may have them.
+//! Checks of a graph's structure: operands, lists and parameters, each only where a node may have them.
 //!
-//! Promises: a list is claimed once, in the order of nodes, without gaps. Knows no ops; what is wrong completes "node k ...".
+//! Promises: a list is used once, in the order of nodes, without gaps. Does not know ops; an error completes "node k ...".
 
 use super::operands::Encoded;
 use super::slots::PerSlot;

@@ -1,8 +1,8 @@
-//! Reclaim: nodes that nothing alive can reach are removed, the others slide down in order.
+//! Reclaim: nodes that no live handle can reach are removed, the others move down in order.
 //!
-//! Promises: no value, gradient or structure changes, only numbers of nodes; cost is linear in the nodes looked at and
-//! nothing is allocated once the buffers have their size. The caller says what is alive and renames its handles. Nodes
-//! below a mark may be passed over: operands lie below their nodes, so what lives above is found without them.
+//! Promises: no value, gradient or structure changes, only numbers of nodes; the cost is linear in the scanned nodes, and
+//! nothing is allocated once the buffers have their size. The caller names the live nodes and renames its handles. Nodes
+//! below a mark may be skipped: operands lie below their nodes, so live nodes above are found without them.
 
 use std::convert::Infallible;
 

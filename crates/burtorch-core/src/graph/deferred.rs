@@ -1,8 +1,8 @@
-//! Dense layers whose weight gradients wait until several groups of samples have been swept, so that one pass over the
+//! Dense layers whose weight gradients are deferred until several groups of samples have been swept, so that one pass over the
 //! weights serves all of them.
 //!
-//! Promises: what waits is taken in the order of nodes, and so of samples, whatever the order in which it came; the memory
-//! is of one size, allocated once. Knows nothing of batches, and not how gradients are computed.
+//! Promises: deferred work is done in the order of nodes, and so of samples, whatever the order of its arrival; its memory has
+//! a fixed size, allocated once. Does not know batches, or how gradients are computed.
 
 use std::ops::Range;
 

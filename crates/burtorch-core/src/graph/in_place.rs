@@ -1,7 +1,7 @@
-//! Joining without copying: graphs whose nodes stand where they are to be already, in places that this graph reserved them.
+//! Joining without copying: graphs whose nodes were built at their final places, which this graph reserved.
 //!
-//! Promises: only operands and operand lists change, and what no sweep is to find; several graphs at a time. Nothing here fails
-//! once the first node has been given other operands.
+//! Promises: only operands, operand lists and nodes hidden from sweeps change; several graphs at a time. Nothing here fails
+//! once the first node has new operands.
 #![allow(unsafe_code)]
 
 use super::Graph;

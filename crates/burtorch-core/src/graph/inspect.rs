@@ -1,4 +1,4 @@
-//! What is asked about a graph as a whole: the memory it uses, and its first node that is not finite.
+//! Queries about a whole graph: its memory, and its first node that is not finite.
 
 use super::columns::bytes_per_node;
 use super::operands::OperandRun;

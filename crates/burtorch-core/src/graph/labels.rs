@@ -1,8 +1,8 @@
-//! Labels: names of nodes, for drawings, files and people. The feature `labels`, on unless switched off, holds all of it.
+//! Labels: names of nodes, for drawings, files and people. The feature `labels`, on by default, contains all of it.
 //!
-//! Promises: a label costs what its text takes, a graph without labels one empty list; operations, sweeps and rewinds know
-//! nothing of labels and do nothing for them. A label follows its node through reclaim, joining and files, and is gone when
-//! the node is: it carries the epoch in which it was given, as a handle does, so that a rewind need not look.
+//! Promises: a label costs the memory of its text, a graph without labels one empty list; operations, sweeps and rewinds do no
+//! work for labels. A label follows its node through reclaim, joining and files, and is removed with the node: it stores its
+//! epoch, as a handle does, so that a rewind need not scan labels.
 
 use super::{Graph, NodeId, Renumbering, Spliced};
 use crate::error::{Error, Result};

@@ -1,8 +1,8 @@
-//! The leaves of a graph: which nodes they are, ascending, the gradient that each has gathered over sweeps, and how they
-//! are appended.
+//! The leaves of a graph: their nodes, ascending, the gradient that each has accumulated over sweeps, and their
+//! construction.
 //!
-//! Promises: both columns have one length and one capacity; every entry below the length is initialised; appending where
-//! there is room costs two stores. Knows nothing of ops.
+//! Promises: both columns have one length and one capacity; every entry below the length is initialised; appending within
+//! the capacity costs two stores. Does not know ops.
 #![allow(unsafe_code)]
 
 use super::memory::{Column, Origin};

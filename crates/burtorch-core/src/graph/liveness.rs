@@ -1,4 +1,4 @@
-//! Which nodes some roots were computed from, as one bit per node.
+//! The nodes from which some roots were computed, as one bit per node.
 
 use crate::error::{Error, Result};
 

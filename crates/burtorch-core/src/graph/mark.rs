@@ -1,7 +1,7 @@
-//! Marks, rewinds and the check that a handle's node is still there.
+//! Marks, rewinds and the check that a handle's node still exists.
 //!
-//! Promises: mark and rewind cost the same at any size; a handle of a removed node is refused for ever, a handle of a
-//! living one is never refused.
+//! Promises: mark and rewind cost the same at any size; a handle of a removed node is always refused, a handle of a live one
+//! never.
 
 use super::memory::Stack;
 use super::{Graph, NodeId};

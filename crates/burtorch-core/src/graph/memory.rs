@@ -1,7 +1,7 @@
-//! The memory of a graph: columns that grow together without ever aborting, or that lie in memory the caller gave.
+//! The memory of a graph: columns that grow together without ever aborting, or that lie in the caller's memory.
 //!
-//! Holds raw storage only: `Column` is a pointer and a capacity. Promises: growth either succeeds or changes
-//! nothing; the last rewind freed nothing, so a steady state makes no heap call. Knows nothing of ops.
+//! Contains raw storage only: `Column` is a pointer and a capacity. Promises: growth either succeeds or changes
+//! nothing; a rewind frees nothing, so a steady state makes no heap call. Does not know ops.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;

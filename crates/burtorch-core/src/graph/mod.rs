@@ -1,4 +1,4 @@
-//! The graph: nodes in columns, in the order they were built, and what names them.
+//! The graph: nodes in columns, in the order they were built, and their handles.
 //!
 //! Promises: every operand comes before its node; a handle whose node is gone is refused; an error changes nothing;
 //! after the first pass over the same work nothing is allocated. Knows values and structure, not derivatives.

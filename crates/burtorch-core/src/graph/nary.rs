@@ -1,6 +1,6 @@
 //! Appending nodes with any number of operands: reductions, inner products, numbers computed elsewhere.
 //!
-//! Promises: those of `build`.
+//! Promises: as in `build`.
 
 use super::build::wrong_kind;
 use super::operands::{Encoded, InnerOperands, StoreValues, View};

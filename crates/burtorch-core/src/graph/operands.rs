@@ -1,6 +1,6 @@
-//! How a node names many operands: one run, a list of views, or a list of ids, packed into two numbers.
+//! Many operands of a node: one run, a list of views, or a list of ids, packed into two numbers.
 //!
-//! Promises: naming a contiguous run costs nothing; a list of views stands for their concatenation and copies nothing.
+//! Promises: a contiguous run needs no list; a list of views stands for their concatenation and copies nothing.
 
 use super::{Graph, NodeId, PerSlot, Range};
 use crate::error::{Error, Result};

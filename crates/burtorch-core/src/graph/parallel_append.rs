@@ -1,7 +1,7 @@
 //! Nodes that several threads append at once: the places behind the last node, one piece for each thread's work.
 //!
-//! Promises: a piece is filled before it is handed out, and the graph grows only when all have been; which thread fills
-//! which piece changes nothing. Knows nothing of what the nodes mean.
+//! Promises: a piece is filled before it is returned, and the graph grows only when all have been; which thread fills
+//! which piece changes nothing. Does not know the meaning of the nodes.
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;

@@ -1,8 +1,8 @@
-//! Appending without a question: the questions have been asked all at once.
+//! Appending without checks: all checks have been made at once.
 //!
-//! Promises: whoever holds a [`Quick`] has a graph with room for two more nodes that records what is built, so that
-//! appending cannot fail; values and structure are those of the methods of [`Graph`] with the same names. For callers that
-//! check handles themselves and count instructions.
+//! Promises: a [`Quick`] exists only for a recording graph with capacity for two more nodes, so that appending cannot fail;
+//! values and structure are those of the methods of [`Graph`] with the same names. For callers that check handles
+//! themselves and count instructions.
 #![allow(unsafe_code)]
 
 use super::build::Exponent;

@@ -1,4 +1,4 @@
-//! Re-evaluating what a node depends on, after `set_value` changed something below it.
+//! Re-evaluation of the nodes below a node, after `set_value` changed one of them.
 
 use super::operands::{Encoded, InnerOperands, StoreValues};
 use super::{Graph, NodeId};

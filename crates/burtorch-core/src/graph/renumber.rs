@@ -1,7 +1,7 @@
-//! Operands in new numbers: what reclaim does within one graph, and joining does from a branch to its parent.
+//! Renumbered operands: for reclaim within one graph, and for joining a branch to its parent.
 //!
-//! Promises: every kind of operand is renumbered here and nowhere else. Nodes, slots and side arrays are what the caller
-//! says they are; leaves are its own business.
+//! Promises: every kind of operand is renumbered here and nowhere else. Nodes, slots and side arrays are given by the caller,
+//! which renumbers leaves itself.
 
 use super::PerSlot;
 use super::block::{Field, Layout, block_layout};

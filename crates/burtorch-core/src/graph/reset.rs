@@ -1,4 +1,4 @@
-//! Adjoints and gradients set back to none.
+//! Reset of adjoints and gradients.
 
 use super::Graph;
 use crate::scalar::Scalar;

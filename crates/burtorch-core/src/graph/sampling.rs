@@ -1,7 +1,7 @@
-//! Inputs of dense layers that weight gradients take at random.
+//! Randomly sampled inputs of dense layers for weight gradients.
 //!
-//! Promises: a sweep asks for the inputs of each application of a layer whose weights receive something, once. Does not know how
-//! they are drawn.
+//! Promises: a sweep requests the inputs once for each application of a layer whose weights receive a gradient. Does not know
+//! how they are drawn.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! One entry for each slot of parameters: in place for as few as most graphs read, so that a sweep takes no memory for them.
+//! One entry for each slot of parameters: stored in place for as few as most graphs read, so that a sweep allocates nothing.
 //!
 //! Promises: as many entries as there are slots, or more.
 

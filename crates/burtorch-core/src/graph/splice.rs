@@ -1,7 +1,7 @@
 //! Joining: graphs that were built beside a frozen one become part of it, one after another.
 //!
-//! Promises: an error appends nothing; proxies vanish, whoever read one reads the node it stood for; values, leaf
-//! gradients and the order of operands stay as they were. Sums of the operands of a node keep their order, so a joined
+//! Promises: an error appends nothing; proxies disappear, and their readers read the original node; values, leaf
+//! gradients and the order of operands stay the same. Sums of the operands of a node keep their order, so a joined
 //! graph has the bits of one that was built in a single piece.
 
 mod lists;

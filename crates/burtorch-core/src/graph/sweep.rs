@@ -1,7 +1,7 @@
-//! What a sweep works on, and how contributions reach nodes, parameters and runs of them.
+//! The state of a sweep, and how contributions reach nodes, parameters and runs of them.
 //!
 //! Promises: a contribution to an adjoint is `c + 0.0`, so that a reached one is never "not reached"; frozen numbers
-//! receive nothing. Does not know in which order nodes are taken (`backward`), nor any op.
+//! receive nothing. Does not know the order of nodes (`backward`), or ops.
 #![allow(unsafe_code)]
 
 use super::columns::Recorded;

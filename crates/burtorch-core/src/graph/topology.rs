@@ -1,6 +1,6 @@
 //! The structure of a graph without its numbers: ops, operands, operand lists.
 //!
-//! Promises: what only looks at structure is compiled once, not for each scalar type. Knows no scalar type.
+//! Promises: code that reads only structure is compiled once, not for each scalar type. Does not know scalar types.
 
 use super::block::{Layout, block_layout, for_each_block_operand};
 use super::operands::{Encoded, InnerOperands, OperandRun};

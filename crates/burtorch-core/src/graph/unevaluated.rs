@@ -1,7 +1,7 @@
 //! Gradients without values: nodes that are appended but not evaluated, as roots of sweeps.
 //!
-//! Promises: an op whose derivative reads its own output is refused, when compiling where the op is a type. An unevaluated
-//! node is no `NodeId`, so nothing can read it before it is evaluated. Its entry among the values is 0 until then.
+//! Promises: an op whose derivative reads its own output is refused, at compile time if the op is a type. An unevaluated
+//! node has no `NodeId`, so nothing can read it before it is evaluated. Its entry among the values is 0 until then.
 
 use super::operands::Encoded;
 use super::{Graph, NodeId, Operands, PerSlot};

@@ -1,8 +1,8 @@
-//! A graph as plain numbers: taken apart to be stored, checked when it comes back, and put together.
+//! A graph as plain numbers: converted for storage, checked on loading, and rebuilt.
 //!
-//! Promises: what is put together is what building could have made: every operand below its node, every list where its
-//! node says, each once and in order. The sweep reads without bounds checks on the strength of that. Ops are told by
-//! names, as their numbers differ between versions. Knows nothing of files.
+//! Promises: a rebuilt graph is one that building could have made: every operand below its node, every list at the place that
+//! its node names, each once and in order. The sweep relies on that to read without bounds checks. Ops are identified by name,
+//! because their numbers differ between versions. Does not know files.
 
 use super::Graph;
 use super::block::{for_each_inner_op, is_over_tokens};

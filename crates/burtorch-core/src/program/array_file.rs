@@ -1,10 +1,10 @@
 //! Array programs as sections of a checkpoint file.
 //!
-//! A program and those that its instructions hold are numbered, held ones first. Sections: `APRG` the number of programs; then
-//! for each `ANAM` names of the operations that occur, a line each; `AOPS` for each instruction the place of its name, how many
-//! operands, and which; `ANUM` the float type and the numbers that instructions hold; `ACON` the numbers of each constant; `AOUT`
-//! results. Promises: what is read has been checked by the type rules of the builder or is refused with a reason; programs are
-//! nested no deeper than traces are; all of them, written out, have a size that is believable. Knows nothing of files as a whole.
+//! A program and its nested programs are numbered, nested ones first. Sections: `APRG` the number of programs; then for each
+//! program `ANAM` names of its operations, one per line; `AOPS` for each instruction the index of its name, the number of its
+//! operands, and the operands; `ANUM` the float type and the numbers of instructions; `ACON` the numbers of each constant; `AOUT`
+//! results. Promises: a loaded program has passed the type rules of the builder, or is refused with a reason; nesting is
+//! limited as in traces; the total size is limited. Does not know whole files.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Instructions of array programs as a name and numbers, and back.
 //!
-//! Promises: names of ops, so that the order of the op table may change; every number that is read is checked as far as the type
-//! rules of instructions do not. Knows nothing of files.
+//! Promises: ops are stored by name, so that the order of the op table may change; every number is checked as far as the type
+//! rules of instructions do not. Does not know files.
 
 use std::sync::Arc;
 

@@ -1,11 +1,10 @@
 //! One program over many rows of inputs, in lanes.
 //!
-//! In words: 64 rows at a time are transposed into the lanes of the input slots, each instruction serves all of them,
-//! outputs are transposed back. Rows on which a guard answers otherwise than recorded are told to the caller, who has
-//! another path for them or records one.
+//! 64 rows at a time are transposed into the lanes of the input slots, each instruction computes all of them, and outputs are
+//! transposed back. Rows for which a guard fails are reported to the caller, who has another path for them or records one.
 //!
-//! Promises: a row's result depends on that row only, so not on the number of threads or on where blocks begin. Knows
-//! rows by number; where they lie in memory is the caller's.
+//! Promises: a row's result depends on that row only, so not on the number of threads or on block boundaries. Knows
+//! rows by number; their memory belongs to the caller.
 
 use super::build::{Build, Seeds};
 use super::carrier::Carrier;

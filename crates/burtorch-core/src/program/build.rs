@@ -1,4 +1,4 @@
-//! What a replay is made for: values, gradients or tangents.
+//! The purpose of a replay: values, gradients or tangents.
 
 /// What a replay is to do besides computing values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

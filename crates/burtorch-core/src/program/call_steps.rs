@@ -1,9 +1,9 @@
 //! Steps that call primitives.
 //!
-//! In words: the value step evaluates the primitive at each lane's numbers and keeps its partials; the reverse pass and
-//! tangents are partials times what they are given. Where a primitive fails, the value is NaN and the lane is marked.
+//! The value step evaluates the primitive at each lane's numbers and stores its partials; the reverse pass and tangents
+//! multiply by the partials. If a primitive fails, the value is NaN and the lane is marked.
 //!
-//! Promises: only lanes in use are evaluated. Knows slots and nothing of programs.
+//! Promises: only lanes in use are evaluated. Knows slots, not programs.
 #![allow(unsafe_code)]
 
 use super::instr::{Body, Calls, Instr, Lists, SKIP, contribute};

@@ -1,6 +1,6 @@
-//! What a replay runs on: the scalars that slots may hold.
+//! The number types of a replay's slots.
 //!
-//! Promises: every carrier has code for every op that its programs may contain, or says so. Knows nothing of how it runs.
+//! Promises: every carrier has code for every op that its programs may contain, or returns an error. Does not know how it runs.
 
 use super::build::Build;
 use super::bundle::{self, Bundles};

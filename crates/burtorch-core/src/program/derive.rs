@@ -1,11 +1,11 @@
 //! Derivatives beyond one gradient: directions, products with the Hessian, Jacobians and Hessians.
 //!
-//! In words: eight directions (or eight outputs, or eight columns of the Hessian) are the lanes of one run. A Hessian is
-//! the reverse pass on dual numbers: forward over reverse.
+//! Eight directions (or eight outputs, or eight columns of the Hessian) are the lanes of one run. A Hessian is the reverse
+//! pass on dual numbers: forward over reverse.
 //!
 //! Promises: derivatives agree with those of the reverse pass, also at kinks, because tangents are computed from the same
 //! rows of the op table. Where a zero seed meets an infinite partial (0 * inf), a Jacobian's rows are computed one by
-//! one instead, each on its own nodes. Everything is computed in f64. Knows no guards: the caller has chosen the program.
+//! one instead, each on its own nodes. All numbers are f64. Does not know guards: the caller has chosen the program.
 
 use super::build::{Build, Seeds};
 use super::node::{Parts, Program};

@@ -1,9 +1,9 @@
 //! Programs as sections of a checkpoint file.
 //!
-//! Sections: `PROG` inputs, differentiated inputs; `OPNM` names of the ops that occur, a line each; `OPS ` the place of
-//! each node's op among them; `OPND` two operands a node; `LIST` listed operands; `CNST` constants; `OUTS` outputs; `GRDS`
-//! four numbers a guard. Promises: what is read is a valid program or refused with a reason; ops are stored by name, so
-//! the order of the op table may change. Knows nothing of files as a whole.
+//! Sections: `PROG` inputs, differentiated inputs; `OPNM` names of the used ops, one per line; `OPS ` the index of each node's
+//! op among them; `OPND` two operands per node; `LIST` listed operands; `CNST` constants; `OUTS` outputs; `GRDS` four numbers
+//! per guard. Promises: a loaded program is valid, or is refused with a reason; ops are stored by name, so that the order of
+//! the op table may change. Does not know whole files.
 
 use super::node::{Comparison, Guard, Node, Parts, Program};
 use super::primitive::{self, Called};

@@ -1,7 +1,7 @@
-//! Guards of a replay: the questions that were asked while the program was recorded, asked again.
+//! Guards of a replay: the comparisons of the recording, repeated at new inputs.
 //!
-//! Promises: nothing behind a question that is answered otherwise is computed for a single point; for rows every lane on
-//! which some guard disagrees is told. Knows nothing of what is done then.
+//! Promises: for a single point no node after a failed guard is computed; for rows every lane with a failed guard is reported.
+//! Does not know the consequences.
 
 use super::carrier::Carrier;
 use super::replay::{Question, Replay};

@@ -1,7 +1,7 @@
-//! A program appended to a graph: what the traced function would have appended, without running it.
+//! A program appended to a graph: the nodes that the traced function would have appended, without running it.
 //!
-//! Promises: values and gradients have the bits of what was recorded; on an error the graph is as it was. Guards are
-//! not asked: the caller has chosen the program for these inputs.
+//! Promises: values and gradients have the recorded bits; an error leaves the graph unchanged. Guards are not checked: the
+//! caller has chosen the program for these inputs.
 
 use super::node::{Node, Program};
 use super::primitive;

@@ -1,6 +1,6 @@
-//! An instruction of a replay, and what its code reads besides slots.
+//! An instruction of a replay, and its data besides slots.
 //!
-//! Promises: an instruction holds the address of its code. Knows neither ops' code nor programs.
+//! Promises: an instruction contains the address of its code. Knows neither ops' code nor programs.
 #![allow(unsafe_code)]
 
 use super::primitive::Called;

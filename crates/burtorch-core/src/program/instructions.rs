@@ -1,10 +1,10 @@
 //! From nodes to instructions, one each.
 //!
-//! In words: which node a reverse pass reaches, and which contribution is the first to its slot, is the same at every
-//! run, so it is decided here: the first overwrites, later ones add, and what does not move is left out. Where only
-//! results are asked for, slots are shared.
+//! Which nodes a reverse pass reaches, and which contribution is the first to its slot, is the same in every run, so it is
+//! decided here: the first contribution overwrites, later ones add, and constants are left out. If only results are needed,
+//! slots are shared.
 //!
-//! Promises: nodes in the order of the program. Knows nothing of how instructions run.
+//! Promises: nodes in the order of the program. Does not know how instructions run.
 
 use super::build::{Build, Seeds};
 use super::carrier::Carrier;

@@ -1,11 +1,11 @@
-//! Programs: traced functions of numbers, to be run again at other inputs without running what recorded them.
+//! Programs: traced functions of numbers, replayed at other inputs without running the recorded code.
 //!
-//! A [`Program`] is what a trace leaves: inputs, constants, ops in the order they were built, outputs, and the guards
+//! A [`Program`] is the result of a trace: inputs, constants, ops in the order they were built, outputs, and the guards
 //! under which it is valid. [`Replay`] runs it forwards, backwards and along a direction; [`batch`] runs it over rows in
 //! lanes; [`mod@derive`] assembles Jacobians and Hessians; [`passes`] rewrites it.
 //!
-//! Promises: a replay gives the bits of the eager graph that was recorded, values and gradients; a guard that answers
-//! otherwise stops it before anything is returned. Knows nothing of where programs come from, or of Python.
+//! Promises: a replay gives the bits of the recorded eager graph, values and gradients; a failed guard stops it before it
+//! returns a result. Does not know where programs come from, or Python.
 
 mod build;
 mod instr;

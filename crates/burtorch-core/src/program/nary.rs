@@ -1,9 +1,8 @@
 //! Steps with many operands: reductions and inner products.
 //!
-//! In words: operands are gathered, one scalar of each, into a row; the reduction runs on it; contributions are handed
-//! out again.
+//! Operands are gathered, one scalar of each, into a row; the reduction runs on it; contributions are scattered.
 //!
-//! Promises: the bits of the same op in the sweep. Knows slots and nothing of programs.
+//! Promises: the bits of the same op in the sweep. Knows slots, not programs.
 #![allow(unsafe_code)]
 
 use super::instr::{Body, Instr, Lists, SKIP, contribute, width};

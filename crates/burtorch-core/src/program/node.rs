@@ -1,7 +1,7 @@
-//! What a program is made of: slots, nodes, guards.
+//! The parts of a program: slots, nodes, guards.
 //!
 //! Slots are numbered: inputs first, then constants, then one per node in order. Every operand lies below its node.
-//! Promises: a [`Program`] that exists is valid, whoever made its parts; everything else here relies on it.
+//! Promises: every [`Program`] is valid, whatever the source of its parts; all other modules rely on it.
 
 use super::primitive::Called;
 use crate::error::{Error, Result};

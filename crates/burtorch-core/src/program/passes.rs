@@ -5,7 +5,7 @@
 //! inner product, sums of sums as one sum). Their results differ from the recorded ones by at most
 //! `2 (n-1) u sum |terms|` for every sum of `n` terms they rewrite.
 //!
-//! Promises: inputs, outputs and the answers of guards stay in place. Knows programs and nothing of how they run.
+//! Promises: inputs, outputs and the results of guards stay the same. Knows programs, not how they run.
 
 use std::collections::HashMap;
 

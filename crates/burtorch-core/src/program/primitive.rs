@@ -1,12 +1,12 @@
 //! Ops that other crates, and users, define: a function of numbers with its derivative.
 //!
-//! In words: [`append`] evaluates a primitive on nodes of a graph and appends one node that knows its value and its
-//! partials, so a sweep runs none of the primitive's code. Told to a [`Recording`](super::Recording), the node becomes a
-//! call: a replay evaluates the primitive at its own numbers, row by row in a batch. A primitive that is
-//! [`register`]ed is found again by its name when a program is loaded from a file.
+//! [`append`] evaluates a primitive on nodes of a graph and appends one node with its value and its partials, so a sweep runs
+//! no code of the primitive. Added to a [`Recording`](super::Recording), the node becomes a call: a replay evaluates the
+//! primitive at its own numbers, row by row in a batch. A primitive that is [`register`]ed is found by its name when a program
+//! is loaded from a file.
 //!
-//! Promises: a primitive that fails leaves the graph as it was, and makes a replay or a row say that it is not right
-//! there. First derivatives only. Knows nothing of what a primitive computes.
+//! Promises: a primitive that fails leaves the graph unchanged, and makes a replay or a row report that it is not valid
+//! there. First derivatives only. Does not know what a primitive computes.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
-//! From a graph to a program: what was built eagerly becomes slots and nodes.
+//! From a graph to a program: eagerly built nodes become slots and nodes.
 //!
-//! Promises: the program computes what the graph computed, in the same order; leaves that are no inputs become constants.
-//! Knows nothing of who built the graph: guards and detached copies, which columns do not tell, are handed in.
+//! Promises: the program computes the same numbers as the graph, in the same order; leaves that are not inputs become constants.
+//! Guards and detached copies are not visible in the columns; the caller passes them in.
 
 use std::collections::HashMap;
 

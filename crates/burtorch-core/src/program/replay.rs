@@ -1,14 +1,14 @@
 //! Running a program: forwards, backwards, along a direction.
 //!
-//! In words: compute the nodes in order; write the seeds to the adjoints of the outputs; take the nodes in reverse and
-//! hand each adjoint on to the operands. Which node is reached, and which contribution is the first to its slot, is the
-//! same at every run, so it is decided when the replay is made: nothing is reset, nothing is tested.
+//! A run computes the nodes in order, writes the seeds to the adjoints of the outputs, takes the nodes in reverse and
+//! propagates each adjoint to the operands. Which nodes are reached, and which contribution is the first to its slot, is the
+//! same in every run, so it is decided when the replay is built: nothing is reset, nothing is tested.
 //!
 //! The eager sweep adds `c + 0.0` so that no adjoint is ever -0.0. Here that is done once, where a gradient is read:
-//! contributions are linear in the adjoint, so the sign of a zero shows nowhere else.
+//! contributions are linear in the adjoint, so the sign of a zero is visible nowhere else.
 //!
-//! Long code stops now and then to ask whether to end early. Then what is in the slots is void: whoever asks, as
-//! [`crate::interrupt::asking`] does, gets an error.
+//! Long code checks now and then whether to end early. Then the slots are invalid: the caller gets an error, as from
+//! [`crate::interrupt::asking`].
 //!
 //! Promises: no allocation in a run; values and gradients with the bits of the eager graph. Knows one program.
 #![allow(unsafe_code)]

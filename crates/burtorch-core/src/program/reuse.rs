@@ -1,7 +1,7 @@
-//! Slots for values that may be forgotten: where only results are asked for, a slot serves one node after another.
+//! Reuse of slots: if only results are needed, a slot holds the values of several nodes, one after another.
 //!
-//! Promises: inputs and constants keep their slots; what is returned or asked about by a guard is kept to the end; a
-//! node's slot is taken by nobody before its last use. Knows programs and nothing of how they run.
+//! Promises: inputs and constants keep their slots; results and operands of guards are kept to the end; a node's slot is not
+//! reused before its last use. Knows programs, not how they run.
 
 use super::node::Program;
 

@@ -1,10 +1,10 @@
 //! Memory of a replay's slots: numbers that begin on a cache line.
 //!
-//! A vector that is stored across two cache lines is handed on to later loads some seven cycles later than one within a
-//! line (measured: 10.7 ns from store to store against 8.5 for eight lanes, 8.8 against 6.4 for four), and in a deep
-//! program every number waits for the one before. So bundles place what they store by lines, counted from here.
+//! A vector stored across two cache lines reaches later loads some seven cycles later than one within a line (measured:
+//! 10.7 ns from store to store against 8.5 for eight lanes, 8.8 against 6.4 for four), and in a deep program every number
+//! waits for the one before. So bundles align their stores to lines, counted from here.
 //!
-//! Promises: nothing moves while it is not cloned. Knows nothing of what slots hold.
+//! Promises: the memory moves only when it is cloned. Does not know the content of slots.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;

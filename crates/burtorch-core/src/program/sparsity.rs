@@ -1,10 +1,10 @@
-//! Which entries of a Jacobian or Hessian can differ from zero, and how few directions recover them.
+//! The nonzero pattern of a Jacobian or Hessian, and a small number of directions that recover it.
 //!
-//! In words: each slot knows the inputs it depends on; a node's are the union of its operands'. Two inputs meet in the
-//! Hessian where an op bends them together. Columns that share no row get one colour, and one direction.
+//! Each slot has the set of inputs it depends on; a node's set is the union of its operands'. Two inputs meet in the Hessian
+//! if an op is nonlinear in them together. Columns without a common row get one colour, and one direction.
 //!
-//! Promises: a pattern holds every entry that is nonzero for some input. Linear in nodes times the inputs each depends
-//! on. Knows nothing of values.
+//! Promises: a pattern contains every entry that is nonzero for some input. Linear in nodes times the inputs of each. Does
+//! not know values.
 
 use super::node::{Node, Program};
 use crate::error::Result;

@@ -1,18 +1,18 @@
-//! The steps that a replay is made of: for every row of the op table its value, its contributions and its tangent.
+//! The steps of a replay: for every row of the op table its value, its contributions and its tangent.
 //!
-//! In words: a step reads the slots its instruction names, computes what its row says, writes slots. A replay is a list
-//! of instructions, each with the address of its step, up to one that stops.
+//! A step reads the slots of its instruction, computes its row, and writes slots. A replay is a list of instructions, each
+//! with the address of its step, up to one that stops.
 //!
-//! Departures from a plain `match` on the op, and what they buy:
-//! 1. An instruction holds the address of code for its op and for how it contributes: nothing, by overwriting, by
-//!    adding. What is known when the function is recorded is not asked again.
+//! Differences from a plain `match` on the op, with their benefits:
+//! 1. An instruction contains the address of code for its op and for its kind of contribution: none, overwriting, or adding.
+//!    These are known when the function is recorded, and not tested again.
 //! 2. A slot holds `W` scalars, each of which may be a vector: one decoded instruction serves a block of rows.
 //! 3. Steps of vectors are compiled for CPU levels, where that pays.
 //! 4. A step ends with a jump to the next one: no loop, no return. That takes 2 machine instructions where a loop took
-//!    11, of some 20 that a step of one number takes in all (a value and gradient of 25 operations: 1,563 with the call
-//!    from Python before). By their calling convention steps keep no register for their caller, so nothing is pushed.
+//!    11, of some 20 for a step of one number in all (a value and gradient of 25 operations: 1,563 with the call
+//!    from Python before). By their calling convention steps save no registers for their caller, so nothing is pushed.
 //!
-//! Promises: nothing is computed that the row does not say. Knows slots and nothing of programs.
+//! Promises: a step computes its row and nothing else. Knows slots, not programs.
 #![allow(unsafe_code)]
 
 use super::call_steps::{CallValue, PullCall, PushCall};

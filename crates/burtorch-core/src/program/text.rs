@@ -1,7 +1,6 @@
 //! Programs as text: a listing, and a drawing in DOT.
 //!
-//! Promises: a listing has one line per input, constant, node, guard and output, in order. Knows nothing of how
-//! programs run.
+//! Promises: a listing has one line per input, constant, node, guard and output, in order. Does not know how programs run.
 
 use std::fmt::{self, Write};
 
