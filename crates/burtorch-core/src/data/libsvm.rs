@@ -1,9 +1,9 @@
-//! Files of the LIBSVM format: a label, then `index:value` pairs with ascending indices, a sample a line. The `qid:number` that
-//! files of SVMrank have behind the label is skipped.
+//! Files of the LIBSVM format: a label, then `index:value` pairs with ascending indices, one sample per line. The `qid:number`
+//! after the label in files of SVMrank is skipped.
 //!
-//! Text, gzip or bzip2, as the first bytes say. The file passes through a buffer of a megabyte; its complete lines are parsed in
-//! place. Numbers of up to 19 digits whose power of ten is exact need one multiplication or division (Clinger 1990, "How to
-//! read floating point numbers accurately"), others the standard library.
+//! Text, gzip or bzip2, recognised by the first bytes. The file passes through a buffer of a megabyte; its complete lines are
+//! parsed in place. Numbers of up to 19 digits whose power of ten is exact need one multiplication or division (Clinger 1990,
+//! "How to read floating point numbers accurately"), others the standard library.
 
 use std::fs::File;
 use std::io::{self, Read};

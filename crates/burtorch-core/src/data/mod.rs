@@ -1,7 +1,7 @@
 //! Data of finite sums: files of the LIBSVM format, synthetic problems, and how samples are divided among clients.
 //!
-//! Promises: a file is read in pieces, and memory is needed for what it holds only; the same seed gives the same data. Does
-//! not know what is minimised.
+//! Promises: a file is read in pieces, and memory is needed only for its data; the same seed gives the same data. Does not know
+//! the objective.
 
 mod csr;
 mod divide;

@@ -1,4 +1,4 @@
-//! Synthetic problems of a known condition.
+//! Synthetic problems with a chosen condition number.
 
 use super::csr::Csr;
 use super::libsvm::Dataset;

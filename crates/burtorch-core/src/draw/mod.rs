@@ -1,7 +1,7 @@
 //! Random numbers by counter: each is a function of a seed, a round, a client, a purpose and its place in the sequence.
 //!
-//! Promises: the order in which clients or threads draw changes nothing; integers and subsets are without bias; no heap call
-//! after warm-up. Does not know what is drawn for.
+//! Promises: the order in which clients or threads draw changes nothing; integers and subsets are unbiased; no heap call
+//! after warm-up. Does not know the purpose of a draw.
 
 mod subset;
 

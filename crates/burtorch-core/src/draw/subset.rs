@@ -1,8 +1,8 @@
 //! Random subsets without replacement, each with the same probability.
 //!
-//! Floyd's algorithm (Bentley and Floyd 1987, "A sample of brilliance") asks k times whether an index was chosen before.
-//! Departures: 1. a few are kept in order, and all of them looked at, without a branch; 2. dense subsets are marked in a bitmap
-//! of n bits, which also yields them in order, without a sort; a second bitmap says which of its words are used; 3. sparse ones
+//! Floyd's algorithm (Bentley and Floyd 1987, "A sample of brilliance") tests k times whether an index was chosen before.
+//! Differences: 1. small subsets are kept in order, and searched linearly, without a branch; 2. dense subsets are marked in a
+//! bitmap of n bits, which also gives them in order, without a sort; a second bitmap marks its used words; 3. sparse ones are
 //! in a table of at most 4k entries, so that neither time nor memory depends on n.
 
 use super::Draw;

@@ -1,4 +1,4 @@
-//! How nodes are appended to a graph of any scalar type.
+//! Appending nodes to a graph of any scalar type.
 
 use super::blocks::ErasedBlocks;
 use super::number::{AnyNumber, ScalarType};

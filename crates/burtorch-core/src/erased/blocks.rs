@@ -1,4 +1,4 @@
-//! Block ops of a graph of any scalar type that has them.
+//! Block ops of a graph of any scalar type that supports them.
 
 use super::params::{AnyParameters, Erasable, typed};
 use crate::error::{Error, Result};

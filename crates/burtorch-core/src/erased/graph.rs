@@ -1,4 +1,4 @@
-//! What can be done with a graph of any scalar type.
+//! Operations on a graph of any scalar type.
 
 use std::any::Any;
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! The scalar types of which there are erased graphs.
+//! The scalar types of erased graphs.
 
 use super::blocks::ErasedBlocks;
 use super::params::Erasable;

@@ -1,4 +1,4 @@
-//! Graphs by the type of their scalars.
+//! Construction of graphs by scalar type.
 
 use std::mem::MaybeUninit;
 

@@ -1,8 +1,8 @@
 //! Graphs, parameters and numbers of any scalar type behind one interface, for callers that learn the type at run time.
 //!
 //! Promises: the same nodes, numbers and errors as the generic interface; each scalar type is compiled here once, so that a
-//! crate that uses this one compiles none of them again. A call costs an indirect jump. Numbers cross the interface as
-//! [`AnyNumber`] or as slices of `f64`, which hold every number of a type but float128 exactly.
+//! crate that uses this one compiles none of them again. A call costs an indirect jump. Numbers are passed as
+//! [`AnyNumber`] or as slices of `f64`, which represent every number of a type except float128 exactly.
 
 /// A trait, and that graphs have it, from one list.
 macro_rules! of_any_scalar {

@@ -1,4 +1,4 @@
-//! What is read from nodes of a graph of any scalar type, and written to them.
+//! Reading and writing nodes of a graph of any scalar type.
 
 use std::ptr::NonNull;
 

@@ -1,4 +1,4 @@
-//! Parameters of any element type, and how typed code gets at those inside.
+//! Parameters of any element type, and access to the typed ones inside.
 
 use crate::error::{Error, Result};
 use crate::io::Stored;

@@ -1,8 +1,8 @@
-//! Files that appear whole or not at all, and files read only as far as they are what they should be.
+//! Files that are written completely or not at all, and files that are read only as far as they are valid.
 //!
-//! Promises of [`save`]: whoever opens the path finds the old content or the new, also after a kill at any moment; with
+//! Promises of [`save`]: a reader of the path finds the old content or the new, also after a kill at any moment; with
 //! [`Durability::Durable`] also after a loss of power. A failure, or an interrupt, leaves the old file, and no other. Long files
-//! are written, read and waited for in pieces, with a question in between whether to end early. Written by hand because
+//! are written, read and waited for in pieces, with a check between them whether to end early. Written by hand because
 //! errors must keep the system's number, which wrappers for temporary files lose.
 
 use std::fs::{self, File, OpenOptions, Permissions};

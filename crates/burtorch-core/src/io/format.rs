@@ -1,4 +1,4 @@
-//! The header of the checked container: 64 bytes that say what follows, how much of it, and its checksum.
+//! The header of the checked container: 64 bytes with the kind, length and checksum of the payload.
 //!
 //! Layout, all numbers little-endian:
 //!
@@ -17,7 +17,7 @@
 //! | 56..64 | checksum of bytes 0..56 |
 //!
 //! Checksums are CRC-64/XZ, which finds every error of a single bit and every burst of up to 64 bits; other damage passes
-//! with probability 2^-64. They guard against accidents, not against forgery: readers check all they read besides.
+//! with probability 2^-64. They guard against accidents, not against forgery: readers also check all the data they read.
 
 use crc::{CRC_64_XZ, Crc, Table};
 

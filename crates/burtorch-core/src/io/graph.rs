@@ -1,11 +1,11 @@
-//! Graphs in the checkpoint format: structure, values and, if wanted, gradients; or the numbers of a range of nodes alone.
+//! Graphs in the checkpoint format: structure, values and optionally gradients; or the numbers of a range of nodes alone.
 //!
-//! Sections of a graph: `OPNM` names of the ops that occur, a line each; `OPS` the place of each node's op among them;
-//! `OPND` two operands a node; `LIST` operand lists and block records; `STOR` how many numbers are read of each of the
+//! Sections of a graph: `OPNM` names of the used ops, one per line; `OPS` the index of each node's op among them;
+//! `OPND` two operands per node; `LIST` operand lists and block records; `STOR` how many numbers are read of each of the
 //! parameters; `VALS` values; `LGRD` and `ADJS` gradients of leaves and adjoints of the last sweep; `LNOD`, `LLEN`, `LTXT`
 //! labels. Of a range: `VALS`, `GRAD`.
 //!
-//! Promises: a file is loaded into a graph of equal structure, or makes a new one whose every index has been checked.
+//! Promises: a file is loaded into a graph of equal structure, or creates a new one whose every index has been checked.
 //! Parameters are not part of a graph: they have files of their own.
 
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! A file as memory: mapped privately and only to be read, so that nothing written elsewhere goes back to it.
+//! A file as memory: mapped privately and read-only, so that nothing is written back.
 //!
-//! Promises: the file is not copied before it is used, and never changed. A file that another process cuts short while it
-//! is mapped ends this process, which is why mapping is asked for explicitly.
+//! Promises: the file is not copied before it is used, and never changed. If another process truncates the file while it is
+//! mapped, this process ends, which is why mapping must be requested explicitly.
 #![allow(unsafe_code)]
 
 use std::path::Path;

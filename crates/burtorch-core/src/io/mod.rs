@@ -1,8 +1,8 @@
-//! Save and load: the checked container and its sections, files that appear whole or not at all, and the raw form.
+//! Save and load: the checked container and its sections, files written completely or not at all, and the raw form.
 //!
 //! Promises: loading validates, then allocates, then commits, so a failure changes nothing, in memory or on disk; it
-//! creates, grows and writes no file. What is refused is an [`Error::Format`](crate::Error::Format) with a reason and an
-//! offset, or an [`Error::System`](crate::Error::System) with the system's number. Nothing loaded is ever executed.
+//! creates, grows and writes no file. Invalid data is an [`Error::Format`](crate::Error::Format) with a reason and an
+//! offset, a failed system call an [`Error::System`](crate::Error::System) with the system's number. No loaded data is executed.
 //!
 //! To store something new, add a [`Kind`], write its parts as sections, and read them back in the same order:
 //!

@@ -1,4 +1,4 @@
-//! Numbers as bytes: little-endian, every bit kept, also those of a NaN.
+//! Numbers as bytes: little-endian, with every bit kept, including those of a NaN.
 
 use crate::scalar::{bf16, f16};
 

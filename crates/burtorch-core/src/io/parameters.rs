@@ -1,11 +1,11 @@
 //! Parameters in the checkpoint format.
 //!
-//! Sections: `VALS` values; `GRAD` gradients, if wanted; `FROZ` frozen ranges, start and end; `TDIM` six numbers a named
-//! tensor (first place, how many dimensions, four dimensions), by name; `TLEN`, `TTXT` their names; `RNGS` the state that
-//! further random initial values come from.
+//! Sections: `VALS` values; `GRAD` gradients (optional); `FROZ` frozen ranges, start and end; `TDIM` six numbers per named
+//! tensor (first place, how many dimensions, four dimensions), by name; `TLEN`, `TTXT` their names; `RNGS` the state of the
+//! generator for further random initial values.
 //!
-//! Promises: loading into parameters asks for the same number and the same named tensors, and changes numbers only: what is
-//! frozen stays so. New parameters get everything, so that what is appended later is what it would have been.
+//! Promises: loading into parameters requires the same number and the same named tensors, and changes numbers only: frozen
+//! ranges stay the same. New parameters get everything, so that later additions are the same as in the saved ones.
 
 use std::ops::Range;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The raw form of the paper: exactly the numbers of some nodes, in little-endian bytes, and nothing else.
 //!
-//! Promises: seven doubles are 56 bytes; loading asks for exactly the length that the nodes need, and changes nothing
-//! otherwise. What the bytes mean is up to who loads them: there is no header and no checksum.
+//! Promises: seven doubles are 56 bytes; loading requires exactly the length that the nodes need, and changes nothing
+//! otherwise. The reader must know the meaning of the bytes: there is no header and no checksum.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! The payload of a checkpoint file: tagged sections of numbers or text, one after another in a fixed order.
 //!
 //! A section is a tag of four letters, the type of its numbers (one byte, then three zero bytes), how many (eight bytes),
-//! and the numbers, filled up with zeros to a multiple of eight. Promises: no length is believed before it has been
-//! compared with the bytes there are, so nothing is allocated for a lie; nothing may be left over at the end.
+//! and the numbers, padded with zeros to a multiple of eight. Promises: every length is compared with the remaining bytes
+//! before anything is allocated; no bytes may remain at the end.
 
 use super::format::{HEADER_BYTES, Header, Kind, checksum, malformed};
 use super::numbers::{Stored, get_all, put_all, type_name};

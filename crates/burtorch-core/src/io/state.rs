@@ -1,6 +1,6 @@
-//! The state of random numbers, optimisers and training data in the checkpoint format, so that training goes on bit for bit.
+//! The state of random numbers, optimisers and training data in the checkpoint format, so that training resumes bit for bit.
 //!
-//! Promises: what is loaded belongs to the same kind of optimiser, the same number of parameters, the same data.
+//! Promises: a loaded state belongs to the same kind of optimiser, the same number of parameters, the same data.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

@@ -1,7 +1,7 @@
 //! Tensors in the safetensors format, which other libraries read: names, shapes, numbers, and one text about them.
 //!
-//! Promises: a file is loaded into exactly the tensors that are asked for, all of them or none; what the format's own
-//! library refuses is a format error. The format has no checksum: damaged numbers are numbers. Knows nothing of models.
+//! Promises: a file is loaded into exactly the requested tensors, all of them or none; an error of the format's own library
+//! becomes a format error. The format has no checksum: damaged numbers are not detected. Does not know models.
 
 use std::collections::HashMap;
 

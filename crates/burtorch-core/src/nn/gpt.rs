@@ -1,4 +1,4 @@
-//! The GPT of the paper: a transformer that reads tokens and says what each next one may be.
+//! The GPT of the paper: a transformer that reads tokens and predicts the next one.
 
 use super::{Input, Label, Model, NamedTensors, check_below, check_len, within};
 use crate::error::{Error, Result};

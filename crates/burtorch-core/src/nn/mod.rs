@@ -1,7 +1,7 @@
-//! Models: what maps one sample to a loss, built from block ops over tensors of a `Parameters`.
+//! Models: functions from one sample to a loss, built from block ops over tensors of a `Parameters`.
 //!
-//! Promises: a model holds places, never numbers, so it is small, copyable in spirit, and knows nothing of who trains
-//! it; making one either appends all of its tensors or none.
+//! Promises: a model stores places, never numbers, so it is small and does not know how it is trained; creating
+//! one appends all of its tensors or none.
 
 mod char_mlp;
 mod gpt;

@@ -1,7 +1,7 @@
-//! Dense layers whose sizes the compiler knows, as the paper's: a layer of other sizes does not compile.
+//! Dense layers with sizes known at compile time, as the paper's: a layer of other sizes does not compile.
 //!
-//! Promises the numbers of the layer whose sizes are known at run time, bit for bit: it is that layer, with its sizes in
-//! the type. Knows nothing of models.
+//! Promises: the same numbers as the layer with sizes known at run time, bit for bit: it is that layer, with its sizes in
+//! the type. Does not know models.
 
 use std::marker::PhantomData;
 

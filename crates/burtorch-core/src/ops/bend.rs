@@ -1,7 +1,7 @@
-//! How ops bend: which of their second partials can differ from zero.
+//! Curvature of ops: which of their second partials can differ from zero.
 //!
-//! Found by differentiating rows on dual numbers at points of their domain, not from a list of ops. Promises that a partial
-//! that is not named is 0 at every point where the op has one. Knows nothing of programs.
+//! Found by differentiating rows on dual numbers at points of their domain, not from a list of ops. Promises: an unnamed partial
+//! is 0 at every point where the op has one. Does not know programs.
 
 use super::{Arity, Dual, Op, Reduction, forward_binary, forward_unary, pull_binary, pull_unary};
 

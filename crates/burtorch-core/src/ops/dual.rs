@@ -1,8 +1,8 @@
-//! Dual numbers: a value and its derivative in one direction, as a [`Scalar`] or, over a number that records, as what
-//! formulas are written in.
+//! Dual numbers: a value and its derivative in one direction, as a [`Scalar`] or, over a number that records, as the type in
+//! which formulas are written.
 //!
-//! Promises: the value part of every operation has the bits of the operation on values. Derivatives of functions are those
-//! of the rows. What does not move contributes nothing, however large its partial is: no 0 * inf, and nothing recorded. Knows nothing of
+//! Promises: the value part of every operation has the bits of the operation on values. Derivatives of functions are those of
+//! the rows. A zero tangent contributes nothing, however large its partial is: no 0 * inf, and nothing recorded. Does not know
 //! programs, which use it to differentiate a reverse pass once more.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};

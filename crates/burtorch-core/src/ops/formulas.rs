@@ -1,6 +1,6 @@
 //! Formulas that rows of the op table share.
 //!
-//! Promises: written over [`RowMath`], without branches. Knows nothing of ops.
+//! Promises: written over [`RowMath`], without branches. Does not know ops.
 
 use crate::scalar::RowMath;
 

@@ -1,6 +1,6 @@
-//! Unary ops over slices, forward and backward: by the kernels of the scalar type where it has some, else one by one.
+//! Unary ops over slices, forward and backward: by the kernels of the scalar type if it has them, otherwise one by one.
 //!
-//! Promises the values and contributions of one number each. Knows nothing of graphs.
+//! Promises: the same values and contributions as one number at a time. Does not know graphs.
 
 use super::{Op, forward_unary, pull_unary};
 use crate::kernels::slices::slice_kernels;

@@ -1,9 +1,9 @@
-//! Formulas that look at the largest operand first: max and min of many, log-sum-exp, softmax and its logarithm, the
+//! Formulas that need the largest operand first: max and min of many, log-sum-exp, softmax and its logarithm, the
 //! Euclidean norm.
 //!
 //! Promises: no overflow and no harmful underflow inside, whatever the sign and size of the operands; at a kink, and
-//! where infinities tie, the minimum-norm choice among the limits; half numbers are rounded once. Operands are not
-//! empty. Knows nothing of graphs.
+//! where infinities tie, the minimum-norm choice among the limits; half-precision numbers are rounded once. Operands are not
+//! empty. Does not know graphs.
 
 use super::map::map_forward;
 use super::sums::{each, is_narrow, sum_apart, sum_by};

@@ -1,7 +1,7 @@
-//! Ops: the table (`table.rs`) and what unfolds from it: the `Op` enum, one marker type per op with its
+//! Ops: the table (`table.rs`) and its expansions: the `Op` enum, one marker type per op with its
 //! forward formula and its vector-Jacobian product, and [`OP_INFO`] for docs, tests and bindings.
 //!
-//! Promises: everything about an op is its row. Knows scalars, knows nothing of graphs.
+//! Promises: a row defines everything about its op. Knows scalars, not graphs.
 
 #[macro_use]
 mod table;

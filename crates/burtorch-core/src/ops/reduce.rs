@@ -1,7 +1,7 @@
 //! Reductions: n-ary ops over a contiguous slice of values, forward and backward.
 //!
-//! Promises: one fixed order of summation, so that equal inputs give equal bits; two passes for variances; products of
-//! the others without dividing. Knows nothing of graphs: the caller gathers operands and scatters contributions.
+//! Promises: one fixed order of summation, so that equal inputs give equal bits; two passes for variances; products of the
+//! other operands without division. Does not know graphs: the caller gathers operands and scatters contributions.
 
 use super::sums::{each, is_narrow, sum, sum_apart, sum_by};
 use super::{Arity, Op, max_shifted};

@@ -1,6 +1,6 @@
 //! Rows and elementary functions chosen at run time, over any [`RowMath`]: numbers, or a scalar that records.
 //!
-//! Promises the formulas of the table and of the list of functions, nothing else. Knows nothing of programs.
+//! Promises: the formulas of the table and of the list of functions, nothing else. Does not know programs.
 
 use super::formulas::{faded, over_squares_bend, pow_dx_dx, pow_dx_dy, pow_dy_dy};
 use super::{self as table, BinaryOp, Op, UnaryOp};

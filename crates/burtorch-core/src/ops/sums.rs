@@ -1,6 +1,6 @@
-//! Sums over slices, and functions of each number of one.
+//! Sums over slices, and elementwise functions of a slice.
 //!
-//! Promises one fixed order of summation, whatever the length. Knows no ops.
+//! Promises: one fixed order of summation for any length. Does not know ops.
 
 use crate::interrupt::pieces;
 use crate::scalar::Scalar;

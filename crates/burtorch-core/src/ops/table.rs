@@ -1,23 +1,23 @@
-//! THE op table: one row per op. A row says everything about its op; the enum, the sweep, the Python methods,
-//! the docs table and the tests unfold from here. To add an op, add a row.
+//! THE op table: one row per op. A row defines everything about its op; the enum, the sweep, the Python methods, the table in
+//! the docs and the tests are generated from here. To add an op, add a row.
 //!
 //! Grammar of a row: a doc line with the formula, the type name, the name in Rust and Python, the paper's name, then
-//! the value, the contribution of the output's adjoint `g` to each operand, whether that reads the output, the interval
-//! from which tests may sample, and the largest error of value and partials in ULP (`of 0.5`: a result below 1/2 may be as
-//! far off as 1/2). Formulas are written over any `S: RowMath`. What else is true of the op follows, where it is:
+//! the value, the contribution of the output's adjoint `g` to each operand, whether it reads the output, the interval
+//! from which tests may sample, and the largest error of value and partials in ULP (`of 0.5`: a result below 1/2 may have the
+//! absolute error of 1/2). Formulas are written over any `S: RowMath`. Further properties of the op follow, if it has them:
 //! `constant name = x` (the keyword and the default of its constant), `folds R` (the reduction that takes one sequence
 //! instead), `like B` (the op of two values that it is with a constant), `method name` (of vectors), and
 //! - `is commutative`: exchanging the operands changes no bit;
 //! - `is linear`: second derivatives are 0;
-//! - `is through`: every operand receives the adjoint as it is;
+//! - `is through`: every operand receives the adjoint unchanged;
 //! - `is quick`: a few arithmetic instructions;
-//! - `is keeps`: the partial takes long and multiplies the adjoint, so that programs keep it beside the value;
-//! - `is rare`: its code is kept small, with one copy where other ops have one for each CPU level, at the price of a few
-//!   instructions a node;
+//! - `is keeps`: the partial is expensive and multiplies the adjoint, so that programs store it beside the value;
+//! - `is rare`: its code is kept small, with one copy where other ops have one for each CPU level, at the cost of a few
+//!   instructions per node;
 //! - `as ROLE`: rewriting passes and operators know the op by this name, a constant of [`Op`](super::Op).
 //!
 //! Kinks take the minimum-norm subgradient; masked partials select and never multiply, so that an infinite adjoint
-//! cannot turn into a NaN on the side that is switched off.
+//! cannot become a NaN on the masked side.
 
 /// Hands every row of the op table to the macro `$consume`.
 #[doc(hidden)]

@@ -1,6 +1,6 @@
 //! Methods whose workers take different times, on a virtual clock: Rennala SGD, Ringmaster ASGD, MindFlayer SGD and FedBuff.
 //!
-//! Workers draw batches from all samples, but for FedBuff, whose clients have their own. The time of a job and its batches are
+//! Workers draw batches from all samples, except in FedBuff, whose clients have their own. The time of a job and its batches are
 //! functions of (seed, job, worker), so a run is the same on every machine.
 
 use super::delays::Delays;

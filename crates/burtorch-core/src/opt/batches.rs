@@ -1,6 +1,6 @@
-//! Who takes part in a round, and of which samples clients take gradients.
+//! The clients of a round, and the samples of their gradients.
 //!
-//! Promises: cohorts and batches are functions of seed, round and client alone. Knows no method.
+//! Promises: cohorts and batches are functions of seed, round and client alone. Does not know methods.
 
 use super::clients::Clients;
 use super::method::Env;

@@ -1,8 +1,8 @@
 //! Clients: a partition of the samples, and the memory in which each computes and compresses.
 //!
-//! f is the mean over clients of the means of their samples. Promises: clients compute at the same time, and what they send is
+//! f is the mean over clients of the means of their samples. Promises: clients compute at the same time, and their messages are
 //! added by the fixed tree over their numbers, so that neither the number of threads nor that of processes changes a bit.
-//! Knows no method.
+//! Does not know methods.
 
 use std::ops::Range;
 

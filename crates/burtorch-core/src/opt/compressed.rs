@@ -1,4 +1,4 @@
-//! Methods whose clients send compressed vectors without bias: DCGD, DIANA, MARINA and DASHA.
+//! Methods whose clients send vectors through unbiased compressors: DCGD, DIANA, MARINA and DASHA.
 
 use super::batches::LocalSteps;
 use super::clients::Clients;

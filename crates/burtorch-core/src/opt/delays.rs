@@ -1,4 +1,4 @@
-//! How long clients take, on a virtual clock: seeded distributions.
+//! Computation times of clients, on a virtual clock: seeded distributions.
 
 use crate::draw::{Draw, Purpose};
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! What processes that share the clients send to each other: sums of complete subtrees.
+//! Messages between processes that share the clients: sums of complete subtrees.
 
 use super::tree::TreeSum;
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! Methods whose clients remember what a compressor left out, and may be biased: EF14 and EF21 with its variants.
+//! Methods with error feedback, whose compressors may be biased: EF14 and EF21 with its variants.
 
 use super::batches::LocalSteps;
 use super::clients::{Clients, NUMBER, Rounds};

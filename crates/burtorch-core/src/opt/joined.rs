@@ -1,7 +1,7 @@
-//! A sum whose terms are those of several sums, one after the other: what clients with problems of their own minimise.
+//! A sum whose terms are those of several sums, in order: for clients with their own problems.
 //!
-//! Promises: samples of one of the sums have the bits that they have in a sum that holds all data, and the same count of calls.
-//! A regulariser that all sums have is that of the whole.
+//! Promises: samples of one of the sums have the same bits as in a sum of all data, and the same count of calls. A regulariser
+//! shared by all sums is that of the whole.
 
 use std::sync::Arc;
 

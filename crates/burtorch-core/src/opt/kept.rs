@@ -1,7 +1,7 @@
-//! What clients keep between rounds: a vector for each client of this process.
+//! State of clients between rounds: a vector for each client of this process.
 //!
-//! Promises: a vector takes memory from the first round on in which its client takes part, and reads as the first point until
-//! then. Numbers are `f64`, or `f32` in half of the bytes; they are rounded where they are kept and nowhere else.
+//! Promises: a vector takes memory from the first round of its client on, and reads as the first point until then. Numbers are
+//! `f64`, or `f32` in half of the bytes; they are rounded when stored and nowhere else.
 
 use crate::compress::Message;
 use crate::error::{Error, Result};

@@ -1,7 +1,7 @@
-//! Terms that look at a sample through one product a_i x: regression and classification by linear models.
+//! Terms that depend on a sample through one product a_i x: regression and classification by linear models.
 //!
 //! Promises: slopes of a group are computed together, in vectors; each row is read once for its products with both points and,
-//! while it is in the nearest cache, once for its gradient. Knows no regulariser.
+//! while it is in the first-level cache, once for its gradient. Does not know regularisers.
 
 use super::rows::{Rows, check_finite};
 use super::terms::{Samples, Terms};

@@ -1,4 +1,4 @@
-//! Methods whose clients take steps of their own between exchanges: Scaffnew, FedAvg and SCAFFOLD.
+//! Methods whose clients take local steps between exchanges: Scaffnew, FedAvg and SCAFFOLD.
 
 use super::batches::LocalSteps;
 use super::clients::Clients;

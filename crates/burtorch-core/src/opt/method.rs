@@ -1,8 +1,8 @@
-//! What all methods share: the iterate, draws, counts, and steps that are whole or not done.
+//! The common part of all methods: the iterate, draws, counts, and steps that are complete or undone.
 //!
-//! A [`Runner`] holds a method and its iterate. A step has two parts: [`Method::propose`] computes everything beside the state,
-//! and may fail or be interrupted; [`Method::commit`] puts it in place and cannot fail. Promises: after an error, also of a
-//! step whose result is not finite, the last iterate and all state are as before; no heap call after warm-up.
+//! A [`Runner`] owns a method and its iterate. A step has two parts: [`Method::propose`] computes everything beside the state,
+//! and may fail or be interrupted; [`Method::commit`] stores it and cannot fail. Promises: after an error, including a
+//! step whose result is not finite, the last iterate and all state are unchanged; no heap call after warm-up.
 
 use std::sync::Arc;
 

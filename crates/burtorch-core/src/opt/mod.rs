@@ -1,8 +1,8 @@
 //! Optimisation: finite sums, sampling, proximal operators, and methods with proven rates.
 //!
-//! Layers: [`Rows`] and [`Terms`] make a [`FiniteSum`]; a [`Sampler`] draws batches; [`Clients`] share the samples and send what
-//! they compute; a [`Method`] makes the next iterate of one; a [`Runner`] takes its steps. Promises: all draws are functions of (seed, round, client, purpose); the same bits for any number
-//! of threads; a step is whole or not done. Step sizes come from outside.
+//! Layers: [`Rows`] and [`Terms`] make a [`FiniteSum`]; a [`Sampler`] draws batches; [`Clients`] divide the samples and send
+//! results; a [`Method`] computes the next iterate; a [`Runner`] takes its steps. Promises: all draws are functions of (seed,
+//! round, client, purpose); the same bits for any number of threads; a step is complete or undone. The caller chooses step sizes.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How samples are divided among clients.
+//! The division of samples among clients.
 
 use crate::error::{Error, Result};
 use crate::memory;

@@ -1,7 +1,7 @@
 //! Proximal operators: prox(x) = argmin_u step R(u) + |u - x|^2/2, in place.
 //!
 //! Promises: the operators of sets are projections, whatever the step and the scale; NaN stays NaN; no heap call after the first.
-//! Knows no method.
+//! Does not know methods.
 
 use crate::error::{Error, Result};
 use crate::kernels;

@@ -1,6 +1,6 @@
 //! The features of samples as rows: dense, or compressed sparse rows (CSR).
 //!
-//! Promises: what is kept is finite and in range, checked once; products take one fixed order. Knows no loss.
+//! Promises: stored numbers are finite and in range, checked once; products have one fixed order. Does not know losses.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Which samples, or clients, a step takes, and the weights that make the mean of their gradients unbiased.
+//! The samples, or clients, of a step, and the weights that make the mean of their gradients unbiased.
 //!
-//! Promises: a batch is a function of the seed and the round alone, so that a run that goes on after a break draws what it
-//! would have drawn. Knows no gradients.
+//! Promises: a batch is a function of the seed and the round alone, so that a resumed run draws the same batches as an
+//! uninterrupted one. Does not know gradients.
 
 use crate::draw::{Draw, Purpose, Subset};
 use crate::error::{Error, Result};

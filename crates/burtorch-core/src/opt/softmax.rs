@@ -1,6 +1,6 @@
 //! Softmax regression: the cross-entropy of linear scores of several classes.
 //!
-//! A point holds a row of weights for each class, one after the other. Knows no regulariser.
+//! A point contains a row of weights for each class, in order. Does not know regularisers.
 
 use super::linear::scratch_of;
 use super::rows::Rows;

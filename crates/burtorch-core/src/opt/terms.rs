@@ -1,8 +1,8 @@
-//! Sums of functions, one for each sample: what problems are made of.
+//! Sums of functions, one for each sample: the objectives of problems.
 //!
 //! A [`FiniteSum`] is f(x) = (1/n) sum f_i(x), with f_i a term of the data plus a regulariser. Promises: gradients of chosen
 //! samples, or their differences at two points, in one pass over the data; the same bits for any number of threads, because
-//! samples are cut into chunks by their number and d alone. Knows no method.
+//! samples are cut into chunks by their number and d alone. Does not know methods.
 
 use super::rows::Rows;
 use crate::error::{Error, Result};

@@ -1,7 +1,7 @@
 //! Sums of the clients' vectors by one fixed binary tree over the clients' numbers.
 //!
 //! Node j of level k stands for the clients from j 2^k to (j + 1) 2^k; its sum is that of its left half plus that of its right
-//! half, or the only one of them in which clients take part. Promises: the sum is a function of the vectors and numbers alone,
+//! half, or that of the only half with participating clients. Promises: the sum is a function of the vectors and numbers alone,
 //! however clients are divided among threads and processes, as long as each adds complete subtrees.
 
 use std::ops::Range;

@@ -1,6 +1,6 @@
-//! A client at work: its samples and message, and the memory of the one who is computing.
+//! The computation of a client: its samples and message, and the workspace of its thread.
 //!
-//! Knows no other clients.
+//! Does not know other clients.
 
 use super::method::Env;
 use super::terms::{Samples, Workspace};

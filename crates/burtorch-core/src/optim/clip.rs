@@ -1,4 +1,4 @@
-//! Gradients cut down to a length.
+//! Gradient clipping.
 
 use super::{Selection, check_rate};
 use crate::error::Result;

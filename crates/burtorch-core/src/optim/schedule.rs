@@ -1,4 +1,4 @@
-//! How a learning rate changes from step to step.
+//! Schedules of the learning rate.
 
 use super::check_rate;
 use crate::error::{Error, Result};

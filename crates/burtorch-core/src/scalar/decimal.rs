@@ -1,7 +1,7 @@
-//! Decimal text of f128, both ways, as the standard library has neither.
+//! Conversion between f128 and decimal text, which the standard library lacks.
 //!
-//! Promises: reading rounds correctly, to nearest even; what is written is as short as reads back to the same number, 33
-//! to 36 digits at most. Both by exact integers, so no case is hard; numbers with thousands of digits take milliseconds.
+//! Promises: reading rounds correctly, to nearest even; writing gives the shortest text that reads back to the same number, 33
+//! to 36 digits at most. Both use exact integers, so no case is hard; numbers with thousands of digits take milliseconds.
 
 use num_bigint::BigUint;
 

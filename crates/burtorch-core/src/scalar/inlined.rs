@@ -1,10 +1,10 @@
-//! Lanes whose elementary functions are compiled where they are used.
+//! Lanes whose elementary functions are compiled at the place of use.
 //!
-//! Elsewhere `x.exp()` of lanes is a call that looks for the CPU level and takes its argument through memory. Code that is
-//! compiled for a level already, as the bodies of `program/bundle` are, needs neither: there a softplus in eight lanes
-//! takes less than half the time. Rare functions stay calls.
+//! Elsewhere `x.exp()` of lanes is a call that reads the CPU level and passes its argument through memory. Code that is
+//! compiled for a level already, such as the bodies of `program/bundle`, needs neither: there a softplus in eight lanes
+//! takes less than half the time. Rare functions remain calls.
 //!
-//! Promises: the bits of the wrapped type. Knows nothing of levels: used elsewhere it is right, and slow.
+//! Promises: the bits of the wrapped type. Does not know levels: elsewhere it is correct, and slow.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 

@@ -1,4 +1,4 @@
-//! Half numbers: `f16` and `bf16` of the crate `half`, as scalars.
+//! Half-precision numbers: `f16` and `bf16` of the crate `half`, as scalars.
 //!
 //! Promises: every op is computed in f32 and rounded once, to nearest even; so is every sum of two adjoints, and each
 //! addition to a gradient. Reductions add in f32 and round their result.

@@ -1,8 +1,8 @@
-//! [`RowMath`]: what the formulas of the op table are written in.
+//! [`RowMath`]: the operations in formulas of the op table.
 //!
-//! Holds arithmetic, literals, functions, comparisons and choice. Promises that a formula over it runs on anything that
-//! implements it: numbers, lanes, dual numbers, or a scalar that records its operations. It cannot answer a bool, knows no
-//! lanes and no element type.
+//! Contains arithmetic, literals, functions, comparisons and selection. Promises: a formula over it runs on any type that
+//! implements it: numbers, lanes, dual numbers, or a scalar that records its operations. It returns no bool, and does not know
+//! lanes or element types.
 
 use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};

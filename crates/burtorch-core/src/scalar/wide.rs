@@ -1,6 +1,6 @@
 //! `f128`, IEEE binary128, as a scalar: 34 digits, for references and ill-conditioned problems, not for speed.
 //!
-//! Sums, products and quotients are the compiler's; the value of each function stands in its row of the list.
+//! Sums, products and quotients are the compiler's; the value of each function is in its row of the list.
 
 use super::{DType, Float, RowMath, Scalar, sealed, wide_exact, wide_functions as wide};
 use crate::simd::for_each_function;

@@ -1,7 +1,7 @@
 //! Exponentials, logarithms, trigonometric functions, powers and roots of f128.
 //!
-//! Promises: within 1 unit in the last place everywhere, mostly the nearest number; zeros, infinities and NaN as C has them. Each is
-//! computed in 192 bits and rounded once. Calls no mathematical library but for approximations of 50 bits that are then improved.
+//! Promises: within 1 unit in the last place everywhere, mostly the nearest number; zeros, infinities and NaN as in C. Each is
+//! computed in 192 bits and rounded once. Uses a mathematical library only for approximations of 50 bits that are then improved.
 
 use super::wide_exact::{floor, round_ties_even};
 use super::wide_long::Long;

@@ -1,7 +1,7 @@
-//! What IEEE 754 rounds once in f128 and the compiler leaves to a library: roots, fused sums, remainders, whole numbers.
+//! Correctly rounded operations of f128 that the compiler leaves to a library: roots, fused sums, remainders, whole numbers.
 //!
-//! Promises: the bits of the standard, from integers alone. Without glibc the compiler asks for the functions of long double,
-//! which on x86-64 is another format: the result would be wrong without a word. Knows nothing of other functions.
+//! Promises: the bits of the standard, from integers alone. Without glibc the compiler calls the functions of long double,
+//! which has another format on x86-64: the result would be wrong without an error. Does not know other functions.
 
 use std::cmp::Ordering;
 

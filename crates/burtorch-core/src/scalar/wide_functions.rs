@@ -1,6 +1,6 @@
 //! Functions of f128 that the standard library lacks: activations, and the partials that ops use.
 //!
-//! Promises: what rounding takes where it would show is made good. Knows nothing of the sweep.
+//! Promises: rounding errors that would be visible are corrected. Does not know the sweep.
 
 use std::f128::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2};
 

@@ -1,6 +1,6 @@
 //! The derivatives of log gamma for f128.
 //!
-//! Promises: sums in two parts; logarithm and cotangent in one. Knows nothing of the sweep.
+//! Promises: sums in two parts; logarithm and cotangent in one. Does not know the sweep.
 
 use std::f128::consts::PI;
 

@@ -1,8 +1,8 @@
-//! The derivative of gelu for f128, the one function of it whose two terms cancel.
+//! The derivative of gelu for f128, its only function with two terms that cancel.
 //!
-//! Promises: 2 ULP everywhere, the root included. On the left, down to -3.125, a Taylor series about the nearest of 13
-//! points whose values are constants in two parts; beyond, the two terms with what rounding takes from the larger; on the
-//! right 1 minus the left. Knows nothing of the sweep.
+//! Promises: 2 ULP everywhere, including the root. On the left, down to -3.125, a Taylor series about the nearest of 13
+//! points whose values are constants in two parts; beyond, the two terms with the rounding error of the larger; on the
+//! right 1 minus the left. Does not know the sweep.
 
 use super::wide_elementary::exp;
 use super::wide_exact::{mul_add, round};

@@ -1,8 +1,8 @@
 //! Numbers of 192 bits, in which functions of f128 are computed before they are rounded once.
 //!
-//! Promises: sums, products, quotients and roots to a few units in the 192nd bit; exponents of 32 bits, so that what leaves the
-//! range of f128 on the way comes back; conversion to f128 rounds to nearest, subnormal results too. Has no infinities and no
-//! NaN: callers treat those. Knows nothing of functions.
+//! Promises: sums, products, quotients and roots to a few units in the 192nd bit; exponents of 32 bits, so that intermediate
+//! results may exceed the range of f128; conversion to f128 rounds to nearest, including subnormal results. Has no infinities
+//! and no NaN: callers handle those. Does not know functions.
 
 use std::ops::{Add, Mul, Neg, Sub};
 

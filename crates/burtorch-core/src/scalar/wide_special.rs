@@ -1,7 +1,7 @@
 //! The error function, its complement, the normal distribution and the logarithm of gamma for f128.
 //!
-//! Promises: the error functions within 1 unit in the last place; log gamma too, but where it is below 2^-50 in size, there within
-//! 2^-160. Each is computed in 192 bits and rounded once.
+//! Promises: the error functions within 1 unit in the last place; log gamma too, except where its magnitude is below 2^-50:
+//! there within 2^-160. Each is computed in 192 bits and rounded once.
 
 use super::wide_elementary::{long_exp, long_log, long_sin_cos};
 use super::wide_exact::round_ties_even;

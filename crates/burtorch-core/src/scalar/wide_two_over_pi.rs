@@ -1,4 +1,4 @@
-//! The first bits of 2/pi, as many as a product with the largest f128 asks for.
+//! The first bits of 2/pi, as many as a product with the largest f128 needs.
 
 /// Two limbs of zeros, then the bits behind the point, the highest limb first.
 #[rustfmt::skip]

@@ -1,7 +1,7 @@
 //! Elementary functions at the CPU's best level: [`Elementary`], one method per function.
 //!
-//! Each method reads the level once and calls the body in [`math`] compiled for it. Vectors cross that call by
-//! reference, so their calling convention does not depend on the level. Knows nothing of the formulas themselves.
+//! Each method reads the level once and calls the body in [`math`] compiled for it. Vectors are passed by
+//! reference, so the calling convention does not depend on the level. Does not know the formulas.
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;

@@ -1,15 +1,15 @@
-//! THE list of elementary functions: one row per function. The trait [`RowMath`](crate::scalar::RowMath) and what each
-//! scalar type does for it unfold from here, as do [`Elementary`](super::Elementary) and [`slices`](super::slices).
+//! THE list of elementary functions: one row per function. The trait [`RowMath`](crate::scalar::RowMath) and its
+//! implementations are generated from here, as are [`Elementary`](super::Elementary) and [`slices`](super::slices).
 //!
 //! Grammar of a row: the documentation, the name, the type that stands for it in lists of code, and its arguments with the
 //! value in float128; in f32 and f64 a function runs the body of that name in [`math`](super::math), an `exact` one the
 //! CPU's instruction, which vectors have from the trait in braces. A function that is an op of the table is differentiated
-//! by that op's row, which has the same type name. The others (`helper`) are partials of ops; their own derivatives stand
-//! here, in the form that the table uses: what the adjoint `g` of the value contributes to each argument, over any
+//! by that op's row, which has the same type name. The others (`helper`) are partials of ops; their own derivatives are
+//! given here, in the form of the table: the contribution of the value's adjoint `g` to each argument, over any
 //! `S: RowMath`.
 //!
 //! A `rare` function has one copy of its body for vectors of f32 and one for f64. Others have one for each width and CPU
-//! level, and one in place wherever a bundle of a program calls them.
+//! level, and an inlined one wherever a bundle of a program calls them.
 
 /// Calls `$then!` with the list.
 macro_rules! for_each_function {

@@ -1,7 +1,7 @@
-//! Numbers from anywhere into lanes, and sums over groups of lanes.
+//! Gathered numbers in lanes, and sums over groups of lanes.
 //!
-//! Promises: lane k is the number at the k-th place; sums are taken in the order said. Knows nothing of what the places
-//! mean.
+//! Promises: lane k is the number at the k-th place; sums have a documented order. Does not know the meaning of the
+//! places.
 #![allow(unsafe_code)]
 
 use super::{F32x16, F64x4, F64x8};

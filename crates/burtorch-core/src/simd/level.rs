@@ -1,7 +1,7 @@
-//! The instruction level of this CPU, chosen once, and the override that tests use.
+//! The instruction level of this CPU, chosen once, and the override for tests.
 //!
-//! Holds one atomic byte. Promises that a level is only ever used on a CPU that has it.
-//! Knows nothing of kernels.
+//! Contains one atomic byte. Promises: a level is only ever used on a CPU that supports it. Does not know
+//! kernels.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -1,7 +1,7 @@
 //! Lanes in pairs: lane `2 t + p` belongs to token t and to one of two neighbouring features p.
 //!
-//! Promises to move numbers, never to change them. Half a register of tokens fills a whole one that way. Knows nothing of
-//! what the numbers mean.
+//! Promises: moves numbers and never changes them. Half a register of tokens fills a whole one in this way. Does not know the
+//! meaning of the numbers.
 
 use std::simd::{Simd, SimdElement, Swizzle};
 

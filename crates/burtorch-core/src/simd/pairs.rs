@@ -1,9 +1,9 @@
-//! Pairs of numbers that lie side by side in rows, into two columns and back.
+//! Pairs of neighbouring numbers in rows, separated into two columns and joined again.
 //!
 //! Two rows at a time: two loads, two shuffles, two stores, which every CPU level has. Reading one column after the other
 //! takes about three times as long.
 //!
-//! Promises: copies, and changes no bit. Knows nothing of what the rows are.
+//! Promises: copies without changing a bit. Does not know the meaning of the rows.
 #![allow(unsafe_code)]
 
 use super::F64x2;

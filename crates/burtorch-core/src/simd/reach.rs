@@ -1,4 +1,4 @@
-//! Which of some numbers are large, as bits, and where.
+//! The positions of large numbers, as bits.
 
 #![allow(unsafe_code)]
 

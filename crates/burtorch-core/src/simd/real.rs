@@ -1,8 +1,8 @@
-//! What an elementary function may do with its argument: one number, or a vector of them.
+//! The argument type of an elementary function: one number, or a vector of them.
 //!
-//! Holds the sealed trait [`Real`] (f32, f64 and their vectors) with its integer and truth-value companions.
-//! Promises that every method is one IEEE operation per lane, so a formula written over `Real` gives the same bits in a
-//! scalar and in each lane of a vector. Knows nothing of the functions built on it.
+//! Contains the sealed trait [`Real`] (f32, f64 and their vectors) with its integer and truth-value companions.
+//! Promises: every method is one IEEE operation per lane, so a formula written over `Real` gives the same bits in a
+//! scalar and in each lane of a vector. Does not know the functions built on it.
 
 use std::fmt::Debug;
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};

@@ -1,7 +1,7 @@
-//! A hint who goes next: threads that are about to ask for a lock which puts to sleep whoever has to wait.
+//! A hint for turns: for threads that are about to take a lock whose waiters sleep.
 //!
-//! Promises: nobody waits long, and nobody needs it to be right. Where each takes the baton before the lock and gives it after
-//! the lock, the lock is free when they ask for it, and none of them sleeps.
+//! Promises: no thread waits long, and correctness does not depend on the hint. If each thread takes the baton before the lock
+//! and passes it on after the lock, the lock is free when a thread takes it, and none of them sleeps.
 
 use super::primitives::{AtomicBool, Ordering, SPINS, pause};
 

@@ -1,4 +1,4 @@
-//! A flag that one holder may raise, or several may share: use without waiting.
+//! A flag for one exclusive holder or several shared ones, without waiting.
 
 use super::primitives::{AtomicUsize, Ordering};
 

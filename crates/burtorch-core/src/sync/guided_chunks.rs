@@ -1,7 +1,7 @@
-//! A row of equal things that several threads divide among themselves while they work.
+//! A range of equal tasks that several threads divide among themselves while they work.
 //!
-//! Promises: each is in one portion; portions are taken in order, large ones first and small ones at the end, so that all threads
-//! finish at about the same time. Once somebody has stopped it nobody gets another. Which thread gets which is left open.
+//! Promises: each task is in one portion; portions are taken in order, large ones first and small ones at the end, so that all
+//! threads finish at about the same time. After a stop no thread gets another. Which thread gets which is unspecified.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! Everything atomic in the crate but the instruction level: identities, flags, and the threads of [`run`].
+//! All atomics of the crate except the instruction level: identities, flags, and the threads of [`run`].
 //!
-//! Promises: what stands here is model-checked (`tests/core/models.rs` compiles these files against loom); a child of
-//! `fork` starts threads of its own and never waits for those of its parent.
+//! Promises: the code here is model-checked (`tests/core/models.rs` compiles these files against loom); a child of
+//! `fork` starts its own threads and never waits for those of its parent.
 
 mod baton;
 mod flag;

@@ -1,8 +1,8 @@
-//! Results of numbered tasks, which are added up in the order of the numbers, whoever is ready first.
+//! Results of numbered tasks, added in the order of the numbers, whichever is finished first.
 //!
-//! Who is early leaves its result behind if there is room for it, and goes on; whoever is in its turn before adds it later.
-//! Promises: one thread at a time adds; no task waits for one that has given up or panicked. A task may wait only for lower
-//! numbers, so tasks that are begun in order, by any number of threads, never wait for one another in a circle.
+//! An early task leaves its result, if there is space for it, and continues; the task whose turn is before adds it later.
+//! Promises: one thread at a time adds; no task waits for one that has stopped or panicked. A task may wait only for lower
+//! numbers, so tasks that are started in order, by any number of threads, never wait for one another in a circle.
 
 use super::primitives::{
     AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, SPINS, YIELDS, pause, yield_now,

@@ -1,7 +1,7 @@
-//! One of something for each process: a child of `fork` makes its own.
+//! One instance of something per process: a child of `fork` creates its own.
 //!
-//! A forked child has the memory of its parent and none of its threads: what waits for a thread, or for a lock that one
-//! held, would wait for ever. So the child never looks at what the parent made.
+//! A forked child has the memory of its parent and none of its threads: code that waits for a thread, or for a lock that one
+//! held, would wait for ever. So the child never uses the parent's instance.
 #![allow(unsafe_code)]
 
 use super::primitives::{AtomicPtr, Ordering};

@@ -1,9 +1,9 @@
-//! Threads that wait for work, and the gate through which they get it.
+//! Worker threads, and the gate through which they get work.
 //!
-//! One caller at a time opens the gate with a job, takes tasks of it like everybody else, closes the gate when none is
-//! left, and waits until nobody is inside. A thread that wakes up late finds the gate closed and has missed nothing, so
-//! a caller never waits for a thread to wake up. Promises: every task is called once; when `run` returns no thread
-//! touches the job; no allocation once the threads are there.
+//! One caller at a time opens the gate with a job, takes tasks of it like the workers, closes the gate when none is left, and
+//! waits until no worker is inside. A thread that wakes up late finds the gate closed and has missed nothing, so a caller
+//! never waits for a thread to wake up. Promises: every task is called once; when `run` returns no thread
+//! touches the job; no allocation once the threads exist.
 #![allow(unsafe_code)]
 
 use std::any::Any;

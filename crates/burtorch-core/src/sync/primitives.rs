@@ -1,4 +1,4 @@
-//! What the other files here are made of. The models replace this file by loom's counterparts.
+//! The primitives of the other files here. The models replace this file by loom's counterparts.
 #![allow(unsafe_code)]
 
 use std::cell;

@@ -1,8 +1,8 @@
-//! A lock and a condition whose every step ThreadSanitizer sees: those of the standard library sleep in code that was
-//! compiled without it, so it takes what they order for races. Compiled with `--cfg burtorch_tsan` only.
+//! A lock and a condition visible to ThreadSanitizer: those of the standard library sleep in code that was compiled without
+//! it, so it reports their synchronisation as races. Compiled with `--cfg burtorch_tsan` only.
 //!
-//! Promises: mutual exclusion, and what was written under the lock is seen under it. Waits by looking again: slow, and never
-//! too late.
+//! Promises: mutual exclusion, and writes under the lock are visible under it. Waits by polling: slow, but
+//! correct.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;

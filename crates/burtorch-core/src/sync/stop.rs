@@ -1,8 +1,8 @@
-//! Ends work early from another thread, or at a time.
+//! Early end of work from another thread, or at a deadline.
 //!
 //! Promises: once a token is set, work that watches it ends before its next block op or sample, and within a kernel after some
-//! tens of microseconds. Who has seen it set stays so, also where the token is taken back: what a kernel left unfinished never
-//! passes for whole. Where no token is watched, a check reads one flag of the thread.
+//! tens of microseconds. A thread that has seen it set keeps that state even if the token is cleared: an incomplete result of a
+//! kernel never passes for a complete one. If no token is watched, a check reads one flag of the thread.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

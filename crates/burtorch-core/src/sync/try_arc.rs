@@ -1,6 +1,6 @@
-//! What several own together: freed by the last of them. As `Arc`, but that refused memory is an error.
+//! A value with several owners: freed by the last of them. As `Arc`, but a failed allocation is an error.
 //!
-//! Promises: whoever is the only owner sees what the others did before they went.
+//! Promises: the only remaining owner sees the writes of the others before they dropped it.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;

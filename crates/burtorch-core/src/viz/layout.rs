@@ -1,12 +1,12 @@
-//! Where boxes and links go: layers from left to right, few crossings, little bending.
+//! Positions of boxes and links: layers from left to right, few crossings, few bends.
 //!
-//! In words: a box lies one layer right of its rightmost operand; boxes without operands are drawn close to what reads
-//! them. A link over several layers gets a point in each, so that it does not run through boxes. Within the layers, boxes
-//! and points are ordered by the mean place of their neighbours, a few times to and fro; then each is moved towards the
-//! mean height of its neighbours as far as those above and below leave room. A large picture has no points for its longest
-//! links, which may run through boxes: points would be as many as links times layers.
+//! A box lies one layer right of its rightmost operand; boxes without operands are drawn close to their readers. A link over
+//! several layers gets a point in each, so that it does not run through boxes. Within the layers, boxes and points are ordered
+//! by the mean place of their neighbours, in a few sweeps in both directions; then each is moved towards the mean height of its
+//! neighbours as far as those above and below allow. A large picture has no points for its longest links, which may run through
+//! boxes: there would be as many points as links times layers.
 //!
-//! Promises: n log n in boxes and links. Asks now and then whether to end early.
+//! Promises: n log n in boxes and links. Checks now and then whether to end early.
 
 use super::picture::Picture;
 use crate::error::Result;

@@ -1,8 +1,8 @@
-//! Pictures of graphs: what is drawn (a [`Picture`]), as DOT, as SVG with a layout of its own, as a page to click in; and
-//! scripts that draw numbers with Matplotlib.
+//! Pictures of graphs: their content (a [`Picture`]), as DOT, as SVG with its own layout, as an interactive page; and scripts
+//! that draw numbers with Matplotlib.
 //!
-//! Promises: drawing changes no graph; labels are escaped in every form; a graph that is too large is cut with a count of
-//! what is left out. Needs no program and no network. Knows values and structure; opens no window and writes no file.
+//! Promises: drawing changes no graph; labels are escaped in every form; a graph that is too large is truncated, with a count of
+//! the omitted nodes. Needs no program and no network. Knows values and structure; opens no window and writes no file.
 
 mod dot;
 mod layout;

@@ -1,4 +1,4 @@
-//! Pictures as a page to click in: one HTML file without links to anything else.
+//! Pictures as an interactive page: one HTML file without external links.
 
 use super::picture::{BOX, Picture, PictureBox};
 use super::svg::escaped;

@@ -1,7 +1,7 @@
-//! What is drawn of a graph: boxes with texts, and which box reads which.
+//! The content of a picture: boxes with texts, and the links between them.
 //!
 //! A box is a node, a whole block, a run of many leaves that are read together, or numbers of a `Parameters`. Boxes are
-//! taken from the roots downwards until there are as many as may be shown; the others are one box with their count.
+//! collected from the roots downwards up to the limit; the others become one box with their count.
 
 use std::cell::RefCell;
 use std::collections::{BinaryHeap, HashMap, HashSet};

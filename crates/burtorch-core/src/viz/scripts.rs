@@ -1,7 +1,7 @@
-//! Python scripts that draw numbers with Matplotlib: text that holds its data, to be run anywhere.
+//! Python scripts that draw numbers with Matplotlib: text with its data, to be run anywhere.
 //!
-//! Promises: numbers come back to the last bit, labels are escaped, and a script writes the file that its first argument
-//! names, or shows a window without one. Source: F.6 of the paper.
+//! Promises: numbers are exact, labels are escaped, and a script writes to the file in its first argument, or shows a window
+//! without one. Source: F.6 of the paper.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Pictures as SVG, complete in themselves: colours, arrows, and a tooltip for every box.
+//! Pictures as self-contained SVG: colours, arrows, and a tooltip for every box.
 
 use super::dot::colour;
 use super::layout::{Layout, Rect, layout};

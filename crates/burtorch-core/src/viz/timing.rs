@@ -1,4 +1,4 @@
-//! How long one evaluation of each box takes on this machine, for pages to click in.
+//! The evaluation time of each box on this machine, for interactive pages.
 
 use std::time::Instant;
 
