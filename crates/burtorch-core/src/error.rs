@@ -8,7 +8,7 @@ use thiserror::Error;
 /// The result of a fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Everything that can go wrong in the core.
+/// All errors of the core.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -24,7 +24,7 @@ pub enum Error {
         /// Its index.
         index: u32,
     },
-    /// The mark lies beyond a rewind that came after it.
+    /// The mark was undone by a later rewind.
     #[error(
         "this mark at {len} nodes was undone by an earlier rewind to fewer nodes; take a new mark after the rewind"
     )]
@@ -32,12 +32,12 @@ pub enum Error {
         /// Length of the graph when the mark was taken.
         len: u32,
     },
-    /// The handle, mark or tensor belongs to something else.
+    /// The handle, mark or tensor belongs to another graph or parameters.
     #[error(
         "{what} belongs to another graph; use values of one graph in one expression, or copy it with `graph.leaf(other.data())`"
     )]
     GraphMismatch {
-        /// What was given: "a value", "a mark" ...
+        /// The kind of the argument: "a value", "a mark" ...
         what: &'static str,
     },
     /// An id that the graph never had.
@@ -48,7 +48,7 @@ pub enum Error {
         /// Nodes in the graph.
         len: u32,
     },
-    /// A fixed graph has no room left.
+    /// A fixed graph is full.
     #[error(
         "a fixed graph is full: {column} needs {need}, has {have}; give it a larger capacity, rewind, or use a growing graph"
     )]
@@ -57,7 +57,7 @@ pub enum Error {
         column: &'static str,
         /// Entries needed.
         need: usize,
-        /// Entries there are.
+        /// Its capacity.
         have: usize,
     },
     /// Node ids are exhausted.
@@ -66,15 +66,15 @@ pub enum Error {
         /// The largest number of nodes.
         limit: u32,
     },
-    /// The allocator refused.
+    /// The allocation failed.
     #[error("out of memory: {bytes} bytes for {what} were refused; free memory or use a smaller graph")]
     OutOfMemory {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: usize,
-        /// What they were for.
+        /// Their purpose.
         what: &'static str,
     },
-    /// A reduction over nothing.
+    /// A reduction over no operands.
     #[error("{op} of no values is undefined; give at least one")]
     EmptyReduction {
         /// The op's name.
@@ -90,10 +90,10 @@ pub enum Error {
         /// Length of the second operand.
         right: usize,
     },
-    /// A buffer that the caller gave is too small.
+    /// A buffer of the caller is too small.
     #[error("{what} needs {need} entries, the buffer has {have}; give a larger buffer")]
     BufferTooSmall {
-        /// What the buffer is for.
+        /// The purpose of the buffer.
         what: &'static str,
         /// Entries needed.
         need: usize,
@@ -105,7 +105,7 @@ pub enum Error {
     Unsupported {
         /// The op.
         op: &'static str,
-        /// What it lacks.
+        /// The missing rule.
         rule: &'static str,
     },
     /// An argument outside its range.
@@ -113,12 +113,12 @@ pub enum Error {
     BadArgument {
         /// The argument.
         what: &'static str,
-        /// What is allowed.
+        /// The allowed values.
         expected: String,
-        /// What was given.
+        /// The given value.
         found: String,
     },
-    /// Shapes of which neither can be repeated to the other, nor both to a third.
+    /// Shapes that cannot be broadcast together.
     #[error("shapes {left} and {right} do not broadcast")]
     Broadcast {
         /// One shape.
@@ -129,14 +129,14 @@ pub enum Error {
     /// A class index or token outside the vocabulary.
     #[error("{what} {found} is out of range: expected 0 to {max}")]
     OutOfRange {
-        /// What the number is.
+        /// The meaning of the number.
         what: &'static str,
-        /// What was given.
+        /// The given number.
         found: u64,
         /// The largest allowed.
         max: u64,
     },
-    /// A symbol that the vocabulary lacks.
+    /// A symbol that is not in the vocabulary.
     #[error("the vocabulary has no symbol {symbol:?}; use symbols of the words it was made from")]
     NoSuchSymbol {
         /// The symbol.
@@ -157,44 +157,44 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// Memory that is exported cannot move.
+    /// Exported memory cannot move.
     #[error(
         "Parameters of capacity {capacity} are full and their memory is in use by an array, so it cannot move; give a larger `capacity` when creating them"
     )]
     ParametersFull {
-        /// Scalars there is room for.
+        /// Its capacity in scalars.
         capacity: usize,
     },
-    /// Bytes that are not what they should be. Nothing was loaded and nothing has changed.
+    /// Bytes that are not valid. Nothing was loaded and nothing has changed.
     #[error("{reason}, at byte {offset}; nothing was loaded: pass a complete, unchanged file saved by burtorch")]
     Format {
-        /// Where in the file or in memory.
+        /// The place in the file or in memory.
         offset: u64,
-        /// What was found and what was expected.
+        /// The found and the expected value.
         reason: String,
     },
-    /// Data that cannot be read as they are. Nothing was loaded.
+    /// Invalid data. Nothing was loaded.
     #[error("line {line}: {reason}; nothing was loaded")]
     Data {
-        /// The line, from 1 on.
+        /// The line, counted from 1.
         line: u64,
-        /// What was found and what was expected.
+        /// The found and the expected value.
         reason: String,
     },
-    /// The operating system refused to read or write a file.
+    /// The operating system could not read or write a file.
     #[error("cannot {doing} {}: {}", .path.display(), std::io::Error::from_raw_os_error(*.code))]
     System {
         /// Its error number.
         code: i32,
-        /// What was to be done: "open", "write" ...
+        /// The failed operation: "open", "write" ...
         doing: &'static str,
-        /// Where.
+        /// The path.
         path: std::path::PathBuf,
     },
-    /// A method of optimisation left the finite numbers. It stays at its last finite iterate.
+    /// A step of an optimisation method gave a number that is not finite. The method stays at its last finite iterate.
     #[error("diverged: the result of step {round} is not finite; the last finite iterate is kept: use a smaller step")]
     Diverged {
-        /// Which step.
+        /// The step.
         round: u64,
     },
     /// The work was interrupted from outside.

@@ -20,16 +20,16 @@ use crate::ops::Op;
 use crate::scalar::Scalar;
 use crate::sync;
 
-/// Which nodes of a frozen graph another graph has proxies of, so that each is made once.
+/// The proxies that another graph has of nodes of a frozen graph, so that each is made once.
 #[derive(Debug, Default)]
 pub struct Imports {
-    /// First proxy of each range, and the epoch in which that was known.
+    /// The first proxy of each range, with its epoch.
     seen: HashMap<(u32, u32), (u32, u64)>,
 }
 
 impl Imports {
-    /// Nodes of `own` that stand for `range` of `frozen`: those made before, or new ones. A proxy has the value that
-    /// the node had when it was made; its gradient is what a sweep of `own` sends to the node.
+    /// Nodes of `own` that stand for `range` of `frozen`: existing ones, or new ones. A proxy has the value that the node had
+    /// when the proxy was made; its gradient is the contribution of a sweep of `own` to the node.
     pub fn read<S: Scalar>(&mut self, own: &mut Graph<'_, S>, frozen: &Graph<'_, S>, range: Range) -> Result<Range> {
         frozen.check_range(range)?;
         if let Some(found) = self.seen.get_mut(&(range.start, range.len)) {
@@ -76,7 +76,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 }
 
-/// The branches of a graph, which is frozen while they are there. Dropped without [`Branches::join`], they append
+/// The branches of a graph, which is frozen while they exist. Dropped without [`Branches::join`], they append
 /// nothing.
 ///
 /// ```
@@ -109,14 +109,14 @@ pub struct Branches<'p, 'm, S: Scalar> {
     segments: Vec<Segment<S>>,
 }
 
-/// What one branch appends, and has read.
+/// The nodes of a branch, and its proxies.
 #[derive(Debug, Default)]
 struct Segment<S: Scalar> {
     own: Graph<'static, S>,
     imports: Imports,
 }
 
-/// One branch: a graph to append to, beside the frozen one that it may read. Goes to the thread that builds it.
+/// One branch: a graph to append to, beside the frozen one that it may read. It moves to the thread that builds it.
 #[derive(Debug)]
 pub struct Branch<'b, 'm, S: Scalar> {
     parent: &'b Graph<'m, S>,
@@ -125,7 +125,7 @@ pub struct Branch<'b, 'm, S: Scalar> {
 }
 
 impl<'m, S: Scalar> Graph<'m, S> {
-    /// Freezes the graph and makes `n` branches of it, at least one. A branch builds constants where this graph does.
+    /// Freezes the graph and makes `n` branches of it, at least one. A branch builds constants if this graph does.
     #[optimize(size)]
     pub fn branches(&mut self, n: usize) -> Result<Branches<'_, 'm, S>> {
         if n == 0 {
@@ -141,28 +141,28 @@ impl<'m, S: Scalar> Graph<'m, S> {
     }
 }
 
-/// How many nodes the branches that were joined last had. Where those before them had as many each, the next ones get places
-/// of these sizes in the graph's own memory, and if they fill them they need not be copied to be joined.
+/// The lengths of the branches joined last. If the branches before them had the same lengths, the next ones get places of these
+/// sizes in the graph's own memory, and need not be copied to be joined if they fill them.
 #[derive(Debug, Default)]
 pub(super) struct Sizes {
     of_last: Vec<u32>,
-    /// Whether places of these sizes are worth while.
+    /// Whether places of these sizes pay off.
     are_likely: bool,
 }
 
 impl Sizes {
-    /// Learns the sizes of branches that were joined; `reserved` if they had places of the sizes known until now.
+    /// Records the sizes of joined branches; `reserved` if they had places of the recorded sizes.
     pub(super) fn learn(&mut self, sizes: Vec<u32>, reserved: bool) {
         self.are_likely = self.of_last == sizes || self.of_last.is_empty() && !reserved;
         self.of_last = sizes;
     }
 
-    /// Branches were joined of which not all nodes moved alike.
+    /// Branches were joined whose nodes did not all move by the same distance.
     pub(super) fn forget(&mut self) {
         self.of_last.clear();
     }
 
-    /// The sizes that `n` branches are likely to have, if they are large enough to care.
+    /// The expected sizes of `n` branches, if they are large enough to matter.
     fn expected(&self, n: usize) -> Option<&[u32]> {
         let total = self.of_last.iter().map(|&size| u64::from(size)).sum::<u64>();
         (self.are_likely && self.of_last.len() == n && total >= MANY.into()).then_some(&self.of_last)
@@ -170,8 +170,8 @@ impl Sizes {
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Empty graphs to build branches in, as [`Graph::renew`] makes them; in memory that [`Graph::recycle`] was given, if there
-    /// is some.
+    /// Empty graphs to build branches in, as [`Graph::renew`] makes them; in memory given to [`Graph::recycle`], if there
+    /// is any.
     #[optimize(size)]
     pub fn new_branches(&mut self, n: usize) -> Result<Vec<Graph<'static, S>>> {
         let mut branches = list_for(n, "branches")?;
@@ -182,9 +182,9 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(branches)
     }
 
-    /// Empties graphs for branches to be built in, each with an identity of its own, and has them build constants where this
-    /// graph does. They keep their memory; where earlier branches had as many nodes as those before, they get places in this
-    /// graph's own.
+    /// Empties graphs for new branches, gives each its own identity, and has them build constants if this graph does. They
+    /// keep their memory; if the last branches had the same lengths as those before, they get places in this graph's own
+    /// memory.
     #[optimize(size)]
     pub fn renew<'b>(&mut self, branches: impl ExactSizeIterator<Item = &'b mut Graph<'static, S>>)
     where
@@ -204,8 +204,8 @@ impl<S: Scalar> Graph<'_, S> {
         }
     }
 
-    /// Gives a branch of this graph temporaries that no branch is using. Branches that are built one after another so use the
-    /// same ones, which then are in the cache.
+    /// Gives a branch of this graph unused temporaries. Branches that are built one after another so use the same ones, which
+    /// are then in the cache.
     pub fn lend_temporaries(&mut self, branch: &mut Graph<'static, S>) {
         if branch.scratch.len() == 0
             && let Some(spare) = self.spare_temporaries.pop()
@@ -214,7 +214,7 @@ impl<S: Scalar> Graph<'_, S> {
         }
     }
 
-    /// Takes the temporaries of a branch that is not being built any more.
+    /// Takes back the temporaries of a finished branch.
     pub fn take_temporaries(&mut self, branch: &mut Graph<'static, S>) {
         if branch.scratch.len() > 0 && self.spare_temporaries.try_reserve(1).is_ok() {
             let none = Stack::new("temporaries", Origin::Growing);
@@ -222,7 +222,7 @@ impl<S: Scalar> Graph<'_, S> {
         }
     }
 
-    /// Removes every node and frees the memory of nodes, as [`Graph::clear`] does not; handles are to be dropped.
+    /// Removes every node and frees the memory of nodes, unlike [`Graph::clear`]; handles must be dropped.
     #[optimize(size)]
     pub fn give_back(&mut self) {
         self.columns = Columns::new(Origin::Growing, u32::MAX);
@@ -232,8 +232,8 @@ impl<S: Scalar> Graph<'_, S> {
         self.dirty = (0, 0);
     }
 
-    /// Keeps the memory of graphs that were joined for the branches to come, and drops what was kept before: as much as
-    /// the last branches took. It keeps as many as there is memory for the list of.
+    /// Keeps the memory of joined graphs for later branches, and drops older memory: as much as the last branches used, and as
+    /// many graphs as the list has memory for.
     pub fn recycle(&mut self, joined: impl Iterator<Item = Graph<'static, S>>) {
         self.spares.clear();
         for spare in joined {
@@ -246,7 +246,7 @@ impl<S: Scalar> Graph<'_, S> {
 }
 
 impl<S: Scalar> Graph<'static, S> {
-    /// An empty graph, with an identity of its own, in the memory of this one.
+    /// An empty graph, with its own identity, in the memory of this one.
     fn emptied(self) -> Self {
         let Graph { mut columns, mut extra, mut leaves, scratch, .. } = self;
         if columns.is_shared() {
@@ -262,13 +262,13 @@ impl<S: Scalar> Graph<'static, S> {
 }
 
 impl<'m, S: Scalar> Branches<'_, 'm, S> {
-    /// The branches by their numbers, to be given to threads.
+    /// The branches by their numbers, for threads.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = Branch<'_, 'm, S>> + ExactSizeIterator {
         let parent: &Graph<'m, S> = self.parent;
         self.segments.iter_mut().enumerate().map(move |(number, segment)| Branch { parent, segment, number })
     }
 
-    /// How many.
+    /// The number of branches.
     pub fn len(&self) -> usize {
         self.segments.len()
     }
@@ -278,14 +278,14 @@ impl<'m, S: Scalar> Branches<'_, 'm, S> {
         self.segments.is_empty()
     }
 
-    /// Appends what the branches hold to the graph, in the order of their numbers, and says where it went. Linear in
-    /// the nodes appended. On an error nothing is appended. The graph keeps the memory of the branches for the next ones.
+    /// Appends the branches to the graph, in the order of their numbers, and returns the new places of nodes. Linear in the
+    /// appended nodes. On an error nothing is appended. The graph keeps the memory of the branches for later ones.
     #[optimize(size)]
     pub fn join(self) -> Result<Joined> {
         self.join_on(sync::n_cores())
     }
 
-    /// As [`Branches::join`], on up to so many threads: the same graph for any number.
+    /// As [`Branches::join`], on at most this many threads: the same graph for any number.
     #[optimize(size)]
     pub fn join_on(self, n_threads: usize) -> Result<Joined> {
         let Branches { parent, mut segments } = self;
@@ -303,12 +303,12 @@ impl<S: Scalar> Branch<'_, '_, S> {
         self.number
     }
 
-    /// A node of this branch that stands for a frozen node of the parent: the same one each time.
+    /// The proxy of a frozen node of the parent in this branch: the same one each time.
     pub fn read(&mut self, node: NodeId) -> Result<NodeId> {
         self.read_range(Range::new(node, 1)).map(Range::first)
     }
 
-    /// Contiguous nodes of this branch that stand for frozen ones of the parent.
+    /// Proxies of contiguous frozen nodes of the parent, contiguous in this branch.
     pub fn read_range(&mut self, range: Range) -> Result<Range> {
         let Segment { own, imports } = &mut *self.segment;
         imports.read(own, self.parent, range)

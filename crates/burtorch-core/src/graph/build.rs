@@ -30,8 +30,8 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(Range { start, len: n })
     }
 
-    /// Contiguous constants that differ by lane: `values` holds all numbers of lane 0, then of lane 1, ..., equally many
-    /// for each.
+    /// Contiguous constants that differ by lane: `values` contains all numbers of lane 0, then of lane 1, ..., the same
+    /// number for each.
     pub fn constants_of_lanes(&mut self, values: &[S::Elem]) -> Result<Range> {
         if !values.len().is_multiple_of(S::LANES) {
             let (op, right) = ("constants (lanes and numbers)", values.len());
@@ -47,14 +47,14 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(Range { start, len: n })
     }
 
-    /// Room for `n` nodes, and `n` as a 32-bit number.
+    /// Reserves `n` nodes, and returns `n` as a 32-bit number.
     pub(crate) fn room_for(&mut self, n: usize) -> Result<u32> {
         let n32 = u32::try_from(n).map_err(|_| Error::IndexExhausted { limit: u32::MAX })?;
         self.columns.reserve(n32)?;
         Ok(n32)
     }
 
-    /// A node that reads number `index` of `slice`: its gradient goes to the parameters.
+    /// A node that reads number `index` of `slice`: its gradient is added to the parameters.
     pub fn parameter(&mut self, params: &Parameters<'_, S::Elem>, slice: Slice, index: usize) -> Result<NodeId> {
         if slice.store != params.id() {
             return Err(Error::MissingParameters);
@@ -101,7 +101,7 @@ impl<S: Scalar> Graph<'_, S> {
         unsafe { self.binary_unchecked::<O>(x, y) }
     }
 
-    /// Appends `O(x, c)` with a constant `c`, for which a node of its own is appended first.
+    /// Appends `O(x, c)` with a constant `c`, which is appended first as its own node.
     #[inline(always)]
     pub fn with_constant<O: BinaryOp>(&mut self, x: NodeId, c: S) -> Result<NodeId> {
         let value = O::forward(self.value(x)?, c);
@@ -115,10 +115,10 @@ impl<S: Scalar> Graph<'_, S> {
         self.columns.push_with_constant(c, true, O::OP, x.0, value).map(NodeId)
     }
 
-    /// As [`Graph::unary`], without asking whether the node exists.
+    /// As [`Graph::unary`], without a check that the node exists.
     ///
     /// # Safety
-    /// `x` is a node of this graph, as it is when [`Graph::check`] accepts a handle that this graph's building made.
+    /// `x` is a node of this graph, as after [`Graph::check`] has accepted a handle of this graph.
     #[inline(always)]
     pub(crate) unsafe fn unary_unchecked<O: UnaryOp>(&mut self, x: NodeId) -> Result<NodeId> {
         debug_assert!(self.check_exists(x).is_ok());
@@ -127,7 +127,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.push_scalar(O::OP, x.0, 0, value)
     }
 
-    /// As [`Graph::binary`], without asking whether the nodes exist.
+    /// As [`Graph::binary`], without a check that the nodes exist.
     ///
     /// # Safety
     /// As for [`Graph::unary_unchecked`], for both.
@@ -144,7 +144,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.columns.push(op, a, b, value).map(NodeId)
     }
 
-    /// Appends `x^c` for a constant exponent: `sqr` for 2, `pow3` for 3, else the general power.
+    /// Appends `x^c` for a constant exponent: `sqr` for 2, `pow3` for 3, otherwise the general power.
     #[inline]
     pub fn pow_constant(&mut self, x: NodeId, c: S) -> Result<NodeId> {
         match Exponent::of(c) {
@@ -154,7 +154,7 @@ impl<S: Scalar> Graph<'_, S> {
         }
     }
 
-    /// Appends `x/c` for a constant divisor; where `1/c` is exact, as a multiplication with the same bits.
+    /// Appends `x/c` for a constant divisor; if `1/c` is exact, as a multiplication with the same bits.
     #[inline(always)]
     pub fn div_constant(&mut self, x: NodeId, c: S) -> Result<NodeId> {
         if c.has_exact_inverse() {
@@ -226,7 +226,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 }
 
-/// Which op a constant exponent calls for.
+/// The op for a constant exponent.
 pub(crate) enum Exponent {
     Two,
     Three,

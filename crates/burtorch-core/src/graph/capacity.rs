@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::scalar::Scalar;
 
-/// How much a fixed graph can hold. `Capacity::nodes(n)` is enough for any `n` nodes of unary and binary ops, and for
-/// reductions and inner products of runs; operand lists and blocks may need more room for what they list.
+/// The size of a fixed graph. `Capacity::nodes(n)` is enough for any `n` nodes of unary and binary ops, and for
+/// reductions and inner products of runs; operand lists and blocks may need more space for their lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// Nodes, counting every output of a block op.
@@ -35,7 +35,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Room for `n` scalar nodes, all of which may be leaves.
+    /// Capacity for `n` scalar nodes, all of which may be leaves.
     pub const fn nodes(n: u32) -> Self {
         let rewinds = if n < 64 { n + 1 } else { 64 };
         Capacity {
@@ -76,14 +76,14 @@ fn plan<S: Scalar>(c: Capacity) -> Result<(Layout, [usize; 9])> {
     Ok((whole, offsets))
 }
 
-/// Bytes that [`Graph::in_buffers`] needs for this capacity, with room for aligning the buffer's start.
+/// Bytes that [`Graph::in_buffers`] needs for this capacity, with space for aligning the buffer's start.
 pub fn bytes_needed<S: Scalar>(capacity: impl Into<Capacity>) -> Result<usize> {
     let (layout, _) = plan::<S>(capacity.into())?;
     Ok(layout.size() + layout.align() - 1)
 }
 
 impl<S: Scalar> Graph<'static, S> {
-    /// A graph of this capacity in memory allocated now, which never grows: [`Error::GraphFull`] instead.
+    /// A graph of this capacity in newly allocated memory, which never grows: [`Error::GraphFull`] instead.
     pub fn fixed(capacity: impl Into<Capacity>) -> Result<Self> {
         let c = capacity.into();
         let mut columns = Columns::new(Origin::Fixed, u32::MAX);
@@ -101,10 +101,10 @@ impl<S: Scalar> Graph<'static, S> {
         Ok(graph)
     }
 
-    /// As [`Graph::in_buffers`], for memory whose lifetime the compiler cannot see.
+    /// As [`Graph::in_buffers`], for memory whose lifetime the compiler does not know.
     ///
     /// # Safety
-    /// `start` is valid for reads and writes of `bytes` bytes, by nobody else, until the graph is dropped.
+    /// `start` is valid for reads and writes of `bytes` bytes, with no other access, until the graph is dropped.
     #[optimize(size)]
     pub unsafe fn in_memory(start: NonNull<u8>, bytes: usize, capacity: impl Into<Capacity>) -> Result<Self> {
         // SAFETY: by the contract of this function the bytes are ours alone while the graph lives.
@@ -114,7 +114,7 @@ impl<S: Scalar> Graph<'static, S> {
 
 impl<'m, S: Scalar> Graph<'m, S> {
     /// A graph of this capacity in the caller's memory. Building, sweeping and rewinding allocate nothing;
-    /// [`bytes_needed`] says how much memory it takes.
+    /// [`bytes_needed`] gives the size of the memory.
     ///
     /// ```
     /// use burtorch_core::{Graph, bytes_needed};
@@ -135,7 +135,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
 }
 
 /// # Safety
-/// `start` is valid for reads and writes of `bytes` bytes, by nobody else, while the graph lives.
+/// `start` is valid for reads and writes of `bytes` bytes, with no other access, while the graph lives.
 #[optimize(size)]
 unsafe fn over<'m, S: Scalar>(start: NonNull<u8>, bytes: usize, c: Capacity) -> Result<Graph<'m, S>> {
     let (layout, at) = plan::<S>(c)?;

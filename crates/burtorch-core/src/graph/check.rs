@@ -9,7 +9,7 @@ use crate::kernels::slices::slice_kernels;
 use crate::ops::Op;
 use crate::scalar::Scalar;
 
-/// What is wrong with a node: completes "node k ...".
+/// The error in a node: completes "node k ...".
 pub(crate) type Fault = String;
 /// The result of a check.
 pub(crate) type Checked<T = ()> = std::result::Result<T, Fault>;
@@ -26,23 +26,23 @@ pub(crate) struct Check<'a> {
     n_stores: usize,
     /// Whether scalars of the graph's type have kernels.
     has_kernels: bool,
-    /// The first of the operand lists' numbers that no node has claimed yet.
+    /// The first of the operand lists' numbers that no node has used yet.
     next: usize,
-    /// Parts met since the last node that is none.
+    /// Parts since the last node of another kind.
     pub(super) n_parts: u32,
-    /// Constants met one after another up to here, or up to the parts that follow them.
+    /// Consecutive constants up to here, or up to the parts that follow them.
     pub(super) n_constants: u32,
     pub(super) n_leaves: u32,
     extents: PerSlot<u64>,
     temporaries: usize,
 }
 
-/// What a structure needs besides its nodes.
+/// Requirements of a structure besides its nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Needs {
     /// For each slot, how many parameters are read.
     pub(crate) extents: PerSlot<u64>,
-    /// How many leaves there are.
+    /// The number of leaves.
     pub(super) n_leaves: u32,
     pub(super) temporaries: usize,
 }
@@ -75,7 +75,7 @@ impl<'a> Check<'a> {
         Err(format!("reads {len} nodes from {start}, expected at least one, all below {limit}"))
     }
 
-    /// Notes that `len` parameters of a slot are read from `start`.
+    /// Records that `len` parameters of a slot are read from `start`.
     pub(super) fn parameters(&mut self, slot: u32, start: u64, len: u64) -> Checked {
         if slot as usize >= self.n_stores {
             return Err(format!("reads parameters number {slot} of {}", self.n_stores));
@@ -85,7 +85,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Notes a need of temporaries.
+    /// Records the size of temporaries.
     pub(super) fn temporaries(&mut self, n: usize) {
         self.temporaries = self.temporaries.max(n);
     }
@@ -123,7 +123,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Checks that `len` numbers from `at` are there.
+    /// Checks that `len` numbers from `at` exist.
     pub(super) fn numbers(&self, at: u32, len: usize) -> Checked {
         if at as usize + len <= self.extra.len() {
             return Ok(());
@@ -131,7 +131,7 @@ impl<'a> Check<'a> {
         Err(format!("has a list of {len} from {at}, the lists end at {}", self.extra.len()))
     }
 
-    /// Claims `len` numbers from `at`, which must be the next: lists lie in the order of their nodes, without gaps.
+    /// Marks `len` numbers from `at` as used; they must be the next: lists lie in the order of their nodes, without gaps.
     pub(super) fn record(&mut self, at: u32, len: usize) -> Checked<std::ops::Range<usize>> {
         self.numbers(at, len)?;
         if at as usize != self.next {
@@ -141,7 +141,7 @@ impl<'a> Check<'a> {
         Ok(at as usize..at as usize + len)
     }
 
-    /// Turns the stored op at a place of the lists into one of this version.
+    /// Converts the stored op at a place of the lists to one of this version.
     pub(super) fn translate(&mut self, at: usize) -> Checked<Op> {
         let stored = self.extra[at];
         let op = self
@@ -152,7 +152,7 @@ impl<'a> Check<'a> {
         Ok(*op)
     }
 
-    /// Checks that nothing is left over.
+    /// Checks that everything has been used.
     pub(crate) fn finish(self) -> Checked<Needs> {
         if self.n_parts > 0 {
             return Err("is a part of a block that has no end".into());
@@ -163,7 +163,7 @@ impl<'a> Check<'a> {
         Ok(Needs { extents: self.extents, n_leaves: self.n_leaves, temporaries: self.temporaries })
     }
 
-    /// Refuses a block that scalars of this type have no kernels for.
+    /// Refuses a block if scalars of this type have no kernels for it.
     pub(super) fn kernels(&self, op: Op) -> Checked {
         if self.has_kernels { Ok(()) } else { Err(format!("is {}, which graphs of this dtype cannot hold", op.name())) }
     }

@@ -27,22 +27,22 @@ pub(crate) struct Columns<S: Scalar> {
     operands: Column<[u32; 2]>,
     values: Column<S>,
     adjoints: Column<S>,
-    /// Nodes there are: entries below are initialised in every column.
+    /// The number of nodes: entries below are initialised in every column.
     len: u32,
     /// Entries of `values`, `operands` and `adjoints` below are initialised, too, though there may be fewer nodes now.
     once_filled: u32,
-    /// Nodes there is room for in every column.
+    /// The capacity of every column.
     cap: u32,
-    /// Below this length a node is appended without a question: `cap`, or 0 while nothing is recorded.
+    /// Below this length a node is appended without checks: `cap`, or 0 while recording is off.
     quick_below: u32,
-    /// Below this length an op and its constant are appended without a question, also that of the owner of `pause`.
+    /// Below this length an op and its constant are appended without checks, including the one for `pause`.
     unasked_below: u32,
-    /// From this length on somebody wants to be asked.
+    /// From this length on a caller has requested a check.
     pause: u32,
-    /// Whether new nodes take part in sweeps; otherwise constants are appended in their place.
+    /// Whether new nodes take part in sweeps; otherwise they become constants.
     recording: bool,
     origin: Origin,
-    /// Never more nodes than this: ids are 32 bits wide (tests use less).
+    /// The largest number of nodes: ids are 32 bits wide (tests use less).
     limit: u32,
     /// What others own a part of, if the memory is such.
     place: Option<ReservedRegion<S>>,
@@ -89,7 +89,7 @@ impl<S: Scalar> Columns<S> {
         }
     }
 
-    /// Room for exactly `cap` nodes, for a graph that will not grow, or a first size for one that does.
+    /// Space for exactly `cap` nodes, for a graph that will not grow, or a first size for one that does.
     pub(crate) fn preallocate(&mut self, cap: u32) -> Result<()> {
         if self.place.is_some() {
             return self.leave(cap);
@@ -112,20 +112,20 @@ impl<S: Scalar> Columns<S> {
         self.recording
     }
 
-    /// Says whether new nodes take part in sweeps. Returns the setting before.
+    /// Sets whether new nodes take part in sweeps. Returns the setting before.
     pub(crate) fn set_recording(&mut self, on: bool) -> bool {
         self.quick_below = if on { self.cap } else { 0 };
         self.unasked_below = self.quick_below.saturating_sub(1).min(self.pause);
         std::mem::replace(&mut self.recording, on)
     }
 
-    /// Says from which length on [`Columns::is_unasked`] is false whatever the room.
+    /// Sets the length from which on [`Columns::is_unasked`] is false whatever the capacity.
     pub(crate) fn set_pause(&mut self, len: u32) {
         self.pause = len;
         self.set_recording(self.recording);
     }
 
-    /// Whether there is room for two more nodes, new nodes are recorded, and nobody wants to be asked: one comparison.
+    /// Whether two more nodes fit, new nodes are recorded, and no check is requested: one comparison.
     #[inline(always)]
     pub(crate) fn is_unasked(&self) -> bool {
         self.len < self.unasked_below
@@ -145,7 +145,7 @@ impl<S: Scalar> Columns<S> {
         self.origin != Origin::Growing
     }
 
-    /// Room for `more` nodes, or an error.
+    /// Reserves `more` nodes, or returns an error.
     #[inline(always)]
     pub(crate) fn reserve(&mut self, more: u32) -> Result<()> {
         if self.cap - self.len >= more { Ok(()) } else { self.reserve_slow(more) }
@@ -168,7 +168,7 @@ impl<S: Scalar> Columns<S> {
         self.preallocate(target as u32)
     }
 
-    /// Whether there is room for one more node and new nodes are recorded: one comparison.
+    /// Whether one more node fits and new nodes are recorded: one comparison.
     #[inline(always)]
     pub(crate) fn is_quick(&self) -> bool {
         self.len < self.quick_below
@@ -180,7 +180,7 @@ impl<S: Scalar> Columns<S> {
         u64::from(self.len) + 1 < u64::from(self.quick_below)
     }
 
-    /// Appends a node, or a constant of the same value while nothing is recorded.
+    /// Appends a node, or a constant of the same value while recording is off.
     #[inline(always)]
     pub(crate) fn push(&mut self, op: Op, a: u32, b: u32, value: S) -> Result<u32> {
         if self.is_quick() {
@@ -200,7 +200,7 @@ impl<S: Scalar> Columns<S> {
     }
 
     /// Appends a constant and a node of which it is an operand, the left one if `on_left`; `x` is the other operand.
-    /// While nothing is recorded, appends a constant of value `value` alone.
+    /// While recording is off, appends only a constant of value `value`.
     #[inline(always)]
     pub(crate) fn push_with_constant(&mut self, constant: S, on_left: bool, op: Op, x: u32, value: S) -> Result<u32> {
         if self.is_quick_for_two() {
@@ -224,7 +224,7 @@ impl<S: Scalar> Columns<S> {
     /// Appends a constant and a node that reads it.
     ///
     /// # Safety
-    /// There is room for both.
+    /// Both fit.
     #[inline(always)]
     pub(crate) unsafe fn push_both_reserved(&mut self, constant: S, on_left: bool, op: Op, x: u32, value: S) -> u32 {
         debug_assert!(self.cap - self.len >= 2);
@@ -295,7 +295,7 @@ impl<S: Scalar> Columns<S> {
     /// until then if `zeroed`, else any numbers; operands are 0, or anything for parts of blocks, of which nobody asks them.
     /// Adjoints are "not reached" if `marked`, else any numbers, which the caller answers for.
     ///
-    /// Column by column, so that each is filled by the widest stores there are: a third of the time of node by node.
+    /// Column by column, so that each is filled by the widest stores available: a third of the time of node by node.
     pub(crate) fn push_many_reserved(&mut self, op: Op, n: u32, zeroed: bool, marked: bool) -> u32 {
         debug_assert!(self.cap - self.len >= n);
         let first = self.len;
@@ -352,11 +352,11 @@ impl<S: Scalar> Columns<S> {
     }
 }
 
-/// Places of every column with nothing in them.
+/// Empty places in every column.
 pub(super) struct Spare<'a, S> {
-    /// The number that the first one will have.
+    /// The number of the first one.
     pub(super) first: u32,
-    /// Of these the operands and values were filled once, and are something.
+    /// For these the operands and values were initialised before.
     pub(super) n_filled: u32,
     pub(super) ops: &'a mut [MaybeUninit<Op>],
     pub(super) operands: &'a mut [MaybeUninit<[u32; 2]>],

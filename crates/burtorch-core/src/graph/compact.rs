@@ -21,7 +21,7 @@ pub struct Renumbering<'a> {
 }
 
 impl Renumbering<'_> {
-    /// The new index of a node that was alive.
+    /// The new index of a live node.
     #[inline]
     pub fn index(&self, old: u32) -> u32 {
         self.kept.rank(old)
@@ -41,9 +41,9 @@ impl Renumbering<'_> {
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Removes every node that is not reachable from what `for_each_live` names, then calls `rename` so that the caller
-    /// can renumber its handles; `marks` are renumbered here, but for those that are stale or of another graph. Handles
-    /// and marks that are not renamed are stale afterwards. Returns how many nodes are left.
+    /// Removes every node that is not reachable from those of `for_each_live`, then calls `rename` so that the caller
+    /// can renumber its handles; `marks` are renumbered here, except stale ones and those of another graph. Handles
+    /// and marks that are not renamed are stale afterwards. Returns the number of remaining nodes.
     pub fn compact(
         &mut self,
         for_each_live: impl FnOnce(&mut dyn FnMut(Range)),
@@ -53,8 +53,8 @@ impl<S: Scalar> Graph<'_, S> {
         self.compact_above(self.start(), for_each_live, marks, rename)
     }
 
-    /// As [`Graph::compact`], but every node below `base` stays, alive or not, under its number: handles and marks down
-    /// there need no new name. Linear in the nodes above `base`, however many lie below.
+    /// As [`Graph::compact`], but every node below `base` stays, live or not, with its number: handles and marks below
+    /// `base` need no new name. Linear in the nodes above `base`, however many lie below.
     ///
     /// [`crate::Error::StaleMark`] for a `base` that a rewind or a compaction has undone; then nothing has changed.
     pub fn compact_above(
@@ -103,8 +103,8 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(n_kept as usize)
     }
 
-    /// Forgets parameters that no kept node reads, but for those that `base` knows. Writes the new number of each slot to
-    /// `new`; the order stays. `is_read` says no of every slot.
+    /// Removes parameters that no kept node reads, except those known at `base`. Writes the new number of each slot to
+    /// `new`; the order stays. `is_read` is false for every slot.
     fn compact_slots(
         &mut self,
         kept: &NodeSet,
@@ -141,7 +141,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.stores.truncate(n_read);
     }
 
-    /// Moves what is kept down, in order, and renumbers operands, side arrays, marks and the dirty span.
+    /// Moves the kept nodes down, in order, and renumbers operands, side arrays, marks and the dirty span.
     fn slide(&mut self, kept: &NodeSet, base: Mark, slots: &Slots, marks: &mut [Mark]) {
         let adjust_dirty = |at: u32| kept.rank(at);
         self.dirty = (adjust_dirty(self.dirty.0), adjust_dirty(self.dirty.1));
@@ -185,7 +185,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 }
 
-/// The new numbers of what stays.
+/// The new numbers of kept nodes.
 struct Slid<'a> {
     kept: &'a NodeSet,
     slots: &'a Slots,
@@ -209,7 +209,7 @@ impl Numbers for Slid<'_> {
     }
 }
 
-/// Operand lists that slide down in their array.
+/// Operand lists that move down in their array.
 struct InPlace<'a> {
     extra: &'a mut [u32],
     /// How many numbers have been kept so far; never more than have been read.

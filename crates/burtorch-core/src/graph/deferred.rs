@@ -10,13 +10,13 @@ use crate::error::{Error, Result};
 use crate::kernels::PANEL;
 use crate::scalar::Scalar;
 
-/// Samples whose weight gradients are taken at once: activations of more would not stay in the second-level cache.
+/// Samples whose weight gradients are computed at once: activations of more would not stay in the second-level cache.
 const BLOCK: usize = 64;
 
-/// Layers that can wait.
+/// Layers that can be deferred.
 const CAPACITY: usize = 64;
 
-/// Groups that one pass over the weights takes, at most: 64 samples in the narrowest lanes.
+/// The largest number of groups in one pass over the weights: 64 samples in the narrowest lanes.
 pub(crate) const MAX_GROUPS: usize = BLOCK / 2;
 
 /// Weights and biases of a dense layer, by slot and place.
@@ -32,7 +32,7 @@ pub(crate) struct DenseLayer {
 }
 
 impl DenseLayer {
-    /// Stands where there is none yet.
+    /// A placeholder.
     const NONE: Self = DenseLayer { n_in: 0, n_out: 0, w_slot: 0, w_start: 0, bias_source: 0, bias_start: 0 };
 
     /// The weights among the values of their slot.
@@ -48,17 +48,17 @@ impl DenseLayer {
     }
 }
 
-/// Where a layer was applied: its first input and its first output.
+/// An application of a layer: its first input and its first output.
 pub(crate) type Application = (u32, u32);
 
-/// Dense layers whose weight gradients are still to be added.
+/// Dense layers whose weight gradients have not been added yet.
 #[derive(Debug)]
 pub(crate) struct Deferred<S> {
     waiting: [(DenseLayer, Application); CAPACITY],
     n: usize,
-    /// How many have come since all were taken; some of these may have been taken already.
+    /// How many were added since the last complete pass; some of these may have been processed already.
     n_came: usize,
-    /// Working memory of the kernel.
+    /// The kernel's workspace.
     pub(crate) panel: Vec<S>,
 }
 
@@ -67,7 +67,7 @@ impl<S: Scalar> Deferred<S> {
         Deferred { waiting: [(DenseLayer::NONE, (0, 0)); CAPACITY], n: 0, n_came: 0, panel: Vec::new() }
     }
 
-    /// Makes sure of the working memory; nothing waits afterwards.
+    /// Allocates the workspace; no layer is deferred afterwards.
     pub(crate) fn prepare(&mut self) -> Result<()> {
         (self.n, self.n_came) = (0, 0);
         let need = PANEL * Self::groups();
@@ -79,7 +79,7 @@ impl<S: Scalar> Deferred<S> {
         Ok(())
     }
 
-    /// Bytes of the working memory.
+    /// Bytes of the workspace.
     pub(crate) fn bytes(&self) -> usize {
         self.panel.capacity() * size_of::<S>()
     }
@@ -89,7 +89,7 @@ impl<S: Scalar> Deferred<S> {
         if n < MAX_GROUPS { n } else { MAX_GROUPS }
     }
 
-    /// Lets a layer wait; `true` when all are to be taken.
+    /// Defers a layer; `true` when all must be processed.
     pub(crate) fn push(&mut self, layer: DenseLayer, at: Application) -> bool {
         self.waiting[self.n] = (layer, at);
         self.n += 1;
@@ -97,13 +97,13 @@ impl<S: Scalar> Deferred<S> {
         self.n_came == CAPACITY
     }
 
-    /// Says that all have been taken.
+    /// Records that all have been processed.
     pub(crate) fn none_left(&mut self) {
         self.n_came = 0;
     }
 
-    /// The weights of the next layer that is asked for, with the places of all that wait for them, in the order of nodes, up to the number that
-    /// one pass takes. They wait no more.
+    /// The weights of the next layer, with the places of all its deferred applications, in the order of nodes, up to the number
+    /// of one pass. They are no longer deferred.
     pub(crate) fn take(
         &mut self,
         places: &mut [Application; MAX_GROUPS],

@@ -14,7 +14,7 @@ use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
 use crate::sync::{self, Mutex, MutexGuard};
 
-/// What there is no memory for, when a list of a few entries per graph is refused.
+/// Names the memory in the error when a list of a few entries per graph cannot be allocated.
 pub(super) const WHAT: &str = "numbers of joined nodes";
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -23,7 +23,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Makes the graphs' nodes, which are where they are to be, nodes of this graph. Afterwards the graphs are empty.
+    /// Makes the graphs' nodes, which are at their final places, nodes of this graph. Afterwards the graphs are empty.
     pub(super) fn take_in(
         &mut self,
         graphs: &mut [&mut Graph<'static, S>],
@@ -52,7 +52,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 }
 
-/// What becomes of the numbers of a graph all of whose nodes move alike.
+/// The renumbering of a graph whose nodes all move by the same distance.
 pub(super) struct Move {
     /// The new number of node 0.
     pub(super) by: u32,
@@ -96,10 +96,10 @@ impl Move {
     }
 }
 
-/// Nodes that are looked at by one wide comparison.
+/// Nodes in one wide comparison.
 const CHUNK: usize = 32;
 
-/// Whether a node is the same wherever it goes.
+/// Whether a node is the same at any place.
 fn stays(op: Op) -> bool {
     op == Op::Part || op == Op::Constant
 }
@@ -126,11 +126,11 @@ impl Numbers for Move {
 struct InPlace<'a> {
     old: &'a [u32],
     new: &'a mut [u32],
-    /// Where they begin in the other graph.
+    /// Their start in the other graph.
     base: usize,
 }
 
-/// There is room for what keeps its place.
+/// Appending in place needs no memory, so it has no error.
 enum Never {}
 
 impl Lists for InPlace<'_> {
@@ -153,7 +153,7 @@ impl Lists for InPlace<'_> {
         self.new
     }
 
-    /// Only for runs that part, which none does.
+    /// Only for runs that are split, which does not happen here.
     fn append(&mut self, _: [u32; 3]) -> std::result::Result<usize, Never> {
         unreachable!("all nodes move alike")
     }

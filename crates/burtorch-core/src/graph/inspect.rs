@@ -11,13 +11,13 @@ use crate::scalar::Scalar;
 pub struct Memory {
     /// Number of nodes.
     pub nodes: usize,
-    /// One byte a node.
+    /// One byte per node.
     pub opcodes: usize,
-    /// Two ids a node.
+    /// Two ids per node.
     pub operands: usize,
-    /// One scalar a node.
+    /// One scalar per node.
     pub values: usize,
-    /// One scalar a node.
+    /// One scalar per node.
     pub adjoints: usize,
     /// Lists of operands and records of block ops.
     pub operand_lists: usize,
@@ -25,13 +25,13 @@ pub struct Memory {
     pub leaves: usize,
     /// Temporaries of block ops.
     pub temporaries: usize,
-    /// Everything reserved, in use or not.
+    /// All reserved bytes, in use or not.
     pub reserved: usize,
-    /// What of it is for adjoints.
+    /// The part for adjoints.
     pub reserved_adjoints: usize,
 }
 
-/// What [`Graph::find_nonfinite`] found.
+/// The result of [`Graph::find_nonfinite`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct NonFinite<S> {
     /// The node.
@@ -42,14 +42,14 @@ pub struct NonFinite<S> {
     pub value: S,
     /// Its adjoint in the last sweep.
     pub adjoint: S,
-    /// Whether it is the value that is not finite (else the adjoint).
+    /// Whether the value is not finite (otherwise the adjoint).
     pub in_value: bool,
-    /// What it was computed from.
+    /// Its operands.
     pub inputs: Vec<OperandRun>,
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Bytes in use by column, and bytes reserved in all.
+    /// Bytes in use by column, and all reserved bytes.
     pub fn memory(&self) -> Memory {
         let n = self.columns.len() as usize;
         Memory {

@@ -19,7 +19,7 @@ pub(crate) struct Label {
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Gives a node a label, in place of the one it had; an empty one takes it away. Fast for the newest node, linear in the
+    /// Gives a node a label, in place of an earlier one; an empty label removes it. Fast for the newest node, linear in the
     /// number of labels for others.
     ///
     /// ```
@@ -41,7 +41,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.put_label(node, label)
     }
 
-    /// As [`Graph::set_label`], of a node that may still be about to come.
+    /// As [`Graph::set_label`], for a node that may be appended later.
     #[optimize(size)]
     fn put_label(&mut self, node: NodeId, label: &str) -> Result<()> {
         let refused = |_| Error::OutOfMemory { bytes: size_of::<Label>() + label.len(), what: "labels" };
@@ -82,19 +82,19 @@ impl<S: Scalar> Graph<'_, S> {
         self.check(NodeId(label.node), label.epoch).is_ok().then_some(label.text.as_str())
     }
 
-    /// Forgets the labels of nodes at `n` and above.
+    /// Removes the labels of nodes at `n` and above.
     pub(super) fn drop_labels_from(&mut self, n: u32) {
         self.labels.retain(|label| label.node < n);
     }
 
-    /// Before a compaction: forgets the labels of nodes that are gone.
+    /// Before a compaction: removes the labels of removed nodes.
     pub(super) fn drop_stale_labels(&mut self) {
         let mut labels = std::mem::take(&mut self.labels);
         labels.retain(|label| self.living(label).is_some());
         self.labels = labels;
     }
 
-    /// After a compaction above `base`: labels up there follow the nodes that were kept.
+    /// After a compaction above `base`: labels there follow the kept nodes.
     pub(super) fn renumber_labels(labels: &mut Labels, base: u32, new: &Renumbering<'_>) {
         labels.retain_mut(|label| match new.kept(label.node) {
             _ if label.node < base => true,
@@ -106,8 +106,8 @@ impl<S: Scalar> Graph<'_, S> {
         });
     }
 
-    /// Takes over the labels of a graph that is joined to this one, whose nodes may still be about to come. A node that has a
-    /// label keeps it.
+    /// Copies the labels of a graph that is joined to this one, whose nodes may be appended later. A node that has a label
+    /// keeps it.
     #[optimize(size)]
     pub(super) fn join_labels(&mut self, other: &Graph<'static, S>, moved: &Spliced) -> Result<()> {
         for (node, label) in other.labels() {

@@ -15,9 +15,9 @@ use crate::scalar::Scalar;
 pub(crate) struct Leaves<S: Scalar> {
     nodes: Column<u32>,
     grads: Column<S>,
-    /// Leaves there are.
+    /// The number of leaves.
     len: u32,
-    /// Leaves there is room for in both columns.
+    /// The capacity of both columns.
     cap: u32,
     origin: Origin,
 }
@@ -41,7 +41,7 @@ impl<S: Scalar> Leaves<S> {
         self.cap
     }
 
-    /// Room for exactly `cap` leaves in all.
+    /// Space for exactly `cap` leaves in all.
     pub(crate) fn preallocate(&mut self, cap: u32) -> Result<()> {
         self.nodes.grow(cap as usize, "leaves")?;
         self.grads.grow(cap as usize, "leaf gradients")?;
@@ -54,7 +54,7 @@ impl<S: Scalar> Leaves<S> {
         self.len < self.cap
     }
 
-    /// Room for `more` leaves, or an error.
+    /// Reserves `more` leaves, or returns an error.
     #[cold]
     #[inline(never)]
     pub(crate) fn reserve(&mut self, more: usize) -> Result<()> {
@@ -74,7 +74,7 @@ impl<S: Scalar> Leaves<S> {
     /// Appends a leaf whose gradient is zero.
     ///
     /// # Safety
-    /// There is room for it.
+    /// It fits.
     #[inline(always)]
     pub(crate) unsafe fn push_reserved(&mut self, node: u32) {
         debug_assert!(self.has_room());
@@ -86,7 +86,7 @@ impl<S: Scalar> Leaves<S> {
         self.len += 1;
     }
 
-    /// Appends the leaves of another graph with their gradients; `renamed` tells the new number of a node.
+    /// Appends the leaves of another graph with their gradients; `renamed` gives the new number of a node.
     pub(crate) fn extend(&mut self, others: &Leaves<S>, renamed: impl Fn(u32) -> u32) -> Result<()> {
         self.reserve(others.len as usize)?;
         for (&node, &grad) in others.nodes().iter().zip(others.grads()) {
@@ -125,7 +125,7 @@ impl<S: Scalar> Leaves<S> {
         unsafe { std::slice::from_raw_parts_mut(self.grads.ptr(), self.len as usize) }
     }
 
-    /// Makes leaf `from` leaf number `to`, which is node `node` now.
+    /// Moves leaf `from` to leaf number `to`, which is node `node` now.
     #[inline]
     pub(crate) fn move_leaf(&mut self, from: u32, to: u32, node: u32) {
         assert!(from < self.len && to < self.len);
@@ -138,12 +138,12 @@ impl<S: Scalar> Leaves<S> {
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// How many nodes up to `root` are not leaves: what a sweep from there may have to compute.
+    /// How many nodes up to `root` are not leaves: the largest work of a sweep from `root`.
     pub fn n_computed(&self, root: NodeId) -> usize {
         root.0 as usize + 1 - self.leaves.nodes().partition_point(|&leaf| leaf <= root.0)
     }
 
-    /// A leaf: a number of the caller's whose gradient accumulates. A constant under `no_grad`.
+    /// A leaf: a number of the caller whose gradient accumulates. A constant under `no_grad`.
     #[inline(always)]
     pub fn leaf(&mut self, value: S) -> Result<NodeId> {
         if self.columns.is_quick() && self.leaves.has_room() {
@@ -166,7 +166,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// # Safety
-    /// There is room for a node and for a leaf.
+    /// A node and a leaf fit.
     #[inline(always)]
     pub(crate) unsafe fn push_leaf(&mut self, value: S) -> NodeId {
         debug_assert!(self.leaves.has_room());

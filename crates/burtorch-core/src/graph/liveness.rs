@@ -13,12 +13,12 @@ pub(crate) struct NodeSet {
 }
 
 impl NodeSet {
-    /// Empties the set and makes room for `n_nodes`. Allocates only when it grows.
+    /// Empties the set and reserves `n_nodes`. Allocates only when it grows.
     pub(crate) fn reset(&mut self, n_nodes: usize) -> Result<()> {
         self.reset_above(0, n_nodes)
     }
 
-    /// Takes all nodes below `base` into the set and those from `base` to `n_nodes` out. Costs nothing for the former.
+    /// Adds all nodes below `base` to the set and removes those from `base` to `n_nodes`. Costs nothing for the former.
     pub(crate) fn reset_above(&mut self, base: u32, n_nodes: usize) -> Result<()> {
         let n_words = n_nodes.saturating_sub(base as usize).div_ceil(64);
         self.base = base;
@@ -53,7 +53,7 @@ impl NodeSet {
         }
     }
 
-    /// Counts the set bits, so that [`NodeSet::rank`] can be asked. Returns how many nodes the set has.
+    /// Counts the set bits for [`NodeSet::rank`]. Returns the size of the set.
     pub(crate) fn count(&mut self) -> u32 {
         let mut total = self.base;
         self.below.clear();
@@ -64,7 +64,7 @@ impl NodeSet {
         total
     }
 
-    /// How many nodes of the set lie below `node`: its number once only the set is left.
+    /// How many nodes of the set lie below `node`: its number once all others are removed.
     #[inline(always)]
     pub(crate) fn rank(&self, node: u32) -> u32 {
         let Some(at) = node.checked_sub(self.base) else { return node };

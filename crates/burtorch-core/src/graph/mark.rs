@@ -41,7 +41,7 @@ pub(crate) struct Rewind {
     len: u32,
 }
 
-/// The rewinds that still matter, with ascending epoch and ascending length: a later rewind to fewer nodes covers an
+/// The rewinds that still apply, with ascending epoch and ascending length: a later rewind to fewer nodes replaces an
 /// earlier one to more. Never longer than the longest graph so far.
 #[derive(Debug)]
 pub(crate) struct RewindLog {
@@ -57,12 +57,12 @@ impl RewindLog {
         self.entries.capacity()
     }
 
-    /// Makes sure that [`RewindLog::push`] of this length needs no memory.
+    /// Ensures that [`RewindLog::push`] of this length allocates nothing.
     pub(super) fn make_room(&mut self, len: u32) -> Result<()> {
         if self.n_below(len) == self.entries.len() { self.entries.reserve(1) } else { Ok(()) }
     }
 
-    /// How many entries a rewind to `len` leaves.
+    /// How many entries remain after a rewind to `len`.
     fn n_below(&self, len: u32) -> usize {
         self.entries.as_slice().iter().rposition(|e| e.len < len).map_or(0, |k| k + 1)
     }
@@ -87,7 +87,7 @@ impl RewindLog {
         Ok(())
     }
 
-    /// The smallest length of any rewind: a place at or below it is there whatever its epoch.
+    /// The smallest length of any rewind: a place at or below it exists whatever its epoch.
     #[inline(always)]
     fn lowest(&self) -> u32 {
         self.entries.as_slice().first().map_or(u32::MAX, |e| e.len)
@@ -103,7 +103,7 @@ impl RewindLog {
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Remembers the present length, to [`Graph::rewind`] to. O(1).
+    /// Marks the present length for [`Graph::rewind`]. O(1).
     #[inline]
     pub fn mark(&self) -> Mark {
         Mark {
@@ -116,7 +116,7 @@ impl<S: Scalar> Graph<'_, S> {
         }
     }
 
-    /// The mark before the first node, which holds for ever.
+    /// The mark before the first node, which is always valid.
     #[inline]
     pub fn start(&self) -> Mark {
         Mark { graph: self.id, epoch: self.epoch, len: 0, extra: 0, leaves: 0, stores: 0 }
@@ -149,7 +149,7 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(())
     }
 
-    /// As [`Graph::rewind`], for nodes without handles: it needs no memory, so it cannot fail.
+    /// As [`Graph::rewind`], for nodes without handles: it allocates nothing, so it cannot fail.
     pub fn take_back(&mut self, mark: Mark) {
         if self.check_mark(mark).is_ok() && mark.len < self.columns.len() && self.rewind(mark).is_err() {
             self.cut(mark);
@@ -167,12 +167,12 @@ impl<S: Scalar> Graph<'_, S> {
         }
     }
 
-    /// Removes every node. Memory is kept for what is built next.
+    /// Removes every node. Memory is kept for new nodes.
     pub fn clear(&mut self) -> Result<()> {
         self.rewind(self.start())
     }
 
-    /// Whether the node that had index `node` in `epoch` is still there, and if so the present epoch, in which the
+    /// Whether the node with index `node` in `epoch` still exists, and if so the present epoch, in which the
     /// next check is one comparison.
     #[inline(always)]
     pub fn check(&self, node: NodeId, epoch: u64) -> Result<u64> {

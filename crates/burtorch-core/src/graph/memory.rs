@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 
 use crate::error::{Error, Result};
 
-/// Where a column's memory comes from.
+/// The source of a column's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The global allocator; doubles when full.
@@ -27,7 +27,7 @@ pub(crate) enum Origin {
 pub(crate) struct Column<T: Copy> {
     /// Start of `cap` entries, aligned for `T`; dangling while `cap` is 0.
     start: NonNull<T>,
-    /// Entries there is room for.
+    /// The capacity in entries.
     cap: usize,
     /// Whether `start` came from the global allocator.
     owned: bool,
@@ -40,7 +40,7 @@ unsafe impl<T: Copy + Send> Send for Column<T> {}
 unsafe impl<T: Copy + Sync> Sync for Column<T> {}
 
 impl<T: Copy> Column<T> {
-    /// No memory yet.
+    /// Without memory yet.
     pub(crate) const fn empty() -> Self {
         Column { start: NonNull::dangling(), cap: 0, owned: true, _entries: PhantomData }
     }
@@ -48,7 +48,7 @@ impl<T: Copy> Column<T> {
     /// Memory of the caller.
     ///
     /// # Safety
-    /// `start` is aligned for `T` and valid for reads and writes of `cap` entries, by nobody else, while the column lives.
+    /// `start` is aligned for `T` and valid for reads and writes of `cap` entries, with no other access, while the column lives.
     pub(crate) unsafe fn foreign(start: NonNull<T>, cap: usize) -> Self {
         debug_assert!(start.as_ptr().is_aligned());
         Column { start, cap, owned: false, _entries: PhantomData }
@@ -64,7 +64,7 @@ impl<T: Copy> Column<T> {
         self.start.as_ptr()
     }
 
-    /// Makes room for `cap` entries in all, keeping what is there.
+    /// Grows to `cap` entries in all, and keeps the content.
     pub(crate) fn grow(&mut self, cap: usize, what: &'static str) -> Result<()> {
         debug_assert!(self.owned);
         if cap <= self.cap {
@@ -99,14 +99,14 @@ impl<T: Copy> Drop for Column<T> {
     }
 }
 
-/// Fills places that hold nothing with copies of an entry.
+/// Fills uninitialised places with copies of an entry.
 pub(crate) fn fill<T: Copy>(places: &mut [MaybeUninit<T>], entry: T) -> &mut [T] {
     places.fill(MaybeUninit::new(entry));
     // SAFETY: all of them are initialised now.
     unsafe { places.assume_init_mut() }
 }
 
-/// A side array: a stack over a column, for what only some nodes need.
+/// A side array: a stack over a column, for data that only some nodes need.
 #[derive(Debug)]
 pub(crate) struct Stack<T: Copy> {
     column: Column<T>,
@@ -134,7 +134,7 @@ impl<T: Copy> Stack<T> {
         self.column.capacity()
     }
 
-    /// Room for `more` entries beyond the length, whatever the origin, or an error.
+    /// Reserves `more` entries beyond the length, whatever the origin, or returns an error.
     #[inline(always)]
     pub(crate) fn reserve(&mut self, more: usize) -> Result<()> {
         if self.column.capacity() - self.len >= more { Ok(()) } else { self.reserve_slow(more) }
@@ -154,7 +154,7 @@ impl<T: Copy> Stack<T> {
         self.column.grow(need.max(2 * self.capacity()).clamp(64, u32::MAX as usize), self.name)
     }
 
-    /// Room for exactly `cap` entries in all, for a stack that will not grow.
+    /// Space for exactly `cap` entries in all, for a stack that will not grow.
     pub(crate) fn preallocate(&mut self, cap: usize) -> Result<()> {
         self.column.grow(cap, self.name)
     }
@@ -170,7 +170,7 @@ impl<T: Copy> Stack<T> {
         }
     }
 
-    /// Appends as many of `entries` as there is room for; call [`Stack::reserve`] first.
+    /// Appends as many of `entries` as fit; call [`Stack::reserve`] first.
     pub(crate) fn extend_reserved(&mut self, entries: &[T]) {
         debug_assert!(entries.len() <= self.column.capacity() - self.len);
         let n = entries.len().min(self.column.capacity() - self.len);
@@ -179,7 +179,7 @@ impl<T: Copy> Stack<T> {
         self.len += n;
     }
 
-    /// Appends `n` copies of `entry`, and hands them out to be overwritten.
+    /// Appends `n` copies of `entry`, and returns them to be overwritten.
     pub(crate) fn append_copies(&mut self, entry: T, n: usize) -> Result<&mut [T]> {
         let first = self.len;
         fill(self.spare(n)?, entry);
@@ -188,7 +188,7 @@ impl<T: Copy> Stack<T> {
         Ok(&mut self.as_mut_slice()[first..])
     }
 
-    /// The next `n` places, which hold nothing yet.
+    /// The next `n` places, uninitialised.
     pub(crate) fn spare(&mut self, n: usize) -> Result<&mut [MaybeUninit<T>]> {
         self.reserve(n)?;
         // SAFETY: there is room for `n` more entries, and any bits are an uninitialised one; `&mut self` makes the access

@@ -91,7 +91,7 @@ use crate::sync::{stop, unique_id};
 /// ```
 #[derive(Debug)]
 pub struct Graph<'m, S: Scalar> {
-    /// Tells graphs apart, so that a handle of another graph is refused.
+    /// Identifies the graph, so that a handle of another graph is refused.
     id: u64,
     /// Grows by one at every rewind and every compaction.
     epoch: u64,
@@ -102,29 +102,29 @@ pub struct Graph<'m, S: Scalar> {
     pub(crate) leaves: Leaves<S>,
     /// Temporaries of block ops and reductions; its length is the largest need so far.
     pub(crate) scratch: Stack<S>,
-    /// Rewinds that a handle may still have to know about.
+    /// Rewinds that handles may still need.
     rewinds: RewindLog,
     /// Identities of the parameters that nodes read, by slot.
     stores: Stores,
     /// Adjoints outside this span are all "not reached".
     pub(crate) dirty: (u32, u32),
-    /// Kept between compactions, so that they allocate nothing.
+    /// Kept between compactions to avoid allocations.
     reached: liveness::NodeSet,
     /// Threads that share the products of dense layers; see [`Graph::share_products`].
     pub(crate) n_threads: u32,
-    /// Whether the losses of cross-entropies are left out; see [`Graph::skip_losses`].
+    /// Whether the losses of cross-entropies are not computed; see [`Graph::skip_losses`].
     skips_losses: bool,
-    /// Whether rows that a graph begins with are marked "not reached" by the next sweep only; see [`Graph::mark_later`].
+    /// Whether the first rows of the graph are marked "not reached" only by the next sweep; see [`Graph::mark_later`].
     marks_later: bool,
     #[cfg(feature = "labels")]
     labels: labels::Labels,
     /// Whether there are, or were, proxies.
     has_proxies: bool,
-    /// Graphs that were joined, whose memory the next branches take.
+    /// Joined graphs, whose memory the next branches use.
     spares: Vec<Graph<'static, S>>,
-    /// Temporaries that no branch is using.
+    /// Unused temporaries.
     spare_temporaries: Vec<Stack<S>>,
-    /// How many nodes the branches joined last had.
+    /// The lengths of the branches joined last.
     sizes: branch::Sizes,
     memory: PhantomData<&'m mut [u8]>,
 }
@@ -146,7 +146,7 @@ impl<S: Scalar> Graph<'static, S> {
         )
     }
 
-    /// A growing graph with room for `nodes` from the start.
+    /// A growing graph with space for `nodes` from the start.
     pub fn with_capacity(nodes: u32) -> Result<Self> {
         let mut graph = Self::new();
         graph.columns.preallocate(nodes)?;
@@ -215,7 +215,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         self.columns.len() == 0
     }
 
-    /// Nodes there is room for before the graph grows, or is full.
+    /// The number of nodes that fit before the graph grows, or is full.
     pub fn capacity(&self) -> usize {
         self.columns.capacity() as usize
     }
@@ -231,7 +231,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         Ok(self.columns.op(node.0))
     }
 
-    /// The op that computed a node: of an output of a block that of the block, of a map the op it maps.
+    /// The op that computed a node: for an output of a block that of the block, for a map the mapped op.
     pub fn computed_by(&self, node: NodeId) -> Result<Op> {
         self.check_exists(node)?;
         let tail = self.block_tail(node.0).unwrap_or(node.0);
@@ -246,7 +246,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         Ok(self.columns.value(node.0))
     }
 
-    /// Overwrites the value of one node. Nodes computed before keep theirs; a later sweep uses the new value where a
+    /// Overwrites the value of one node. Nodes computed from it keep their values; a later sweep uses the new value where a
     /// partial needs it. [`Graph::recompute`] re-evaluates.
     pub fn set_value(&mut self, node: NodeId, value: S) -> Result<()> {
         self.check_exists(node)?;
@@ -254,7 +254,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         Ok(())
     }
 
-    /// The gradient of a node: accumulated over sweeps for a leaf, of the last sweep for any other, 0 where not reached.
+    /// The gradient of a node: accumulated over sweeps for a leaf, of the last sweep for any other, 0 if not reached.
     #[inline(always)]
     pub fn grad(&self, node: NodeId) -> Result<S> {
         self.check_exists(node)?;
@@ -279,7 +279,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         Ok(())
     }
 
-    /// Says that adjoints of these nodes may be reached from now on.
+    /// Records that adjoints of these nodes may be reached from now on.
     pub(crate) fn add_dirty(&mut self, nodes: std::ops::Range<u32>) {
         self.dirty = match self.dirty.0 == self.dirty.1 {
             true => (nodes.start, nodes.end),
@@ -287,18 +287,18 @@ impl<'m, S: Scalar> Graph<'m, S> {
         };
     }
 
-    /// From now on the adjoints of rows that this graph begins with are anything until a sweep, which saves a pass over
-    /// them where the sweep overwrites them. For a graph whose gradients nobody asks for before.
+    /// From now on the adjoints of the graph's first rows are undefined until a sweep, which saves a pass over them if the
+    /// sweep overwrites them. For a graph whose gradients are not read before.
     pub(crate) fn mark_later(&mut self, later: bool) {
         self.marks_later = later;
     }
 
-    /// From now on up to so many threads share each product of a dense layer on 64 lanes.
+    /// From now on at most this many threads share each product of a dense layer on 64 lanes.
     pub(crate) fn share_products(&mut self, n_threads: usize) {
         self.n_threads = n_threads.clamp(1, u32::MAX as usize) as u32;
     }
 
-    /// Whether that holds for what is appended now.
+    /// Whether that applies to new nodes.
     pub(crate) fn marks_later(&self) -> bool {
         self.marks_later && self.columns.len() == 0
     }
