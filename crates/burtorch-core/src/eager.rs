@@ -16,9 +16,9 @@ use crate::ops::{self, BinaryOp, Op, UnaryOp};
 use crate::params::{Parameters, Slice};
 use crate::scalar::Scalar;
 
-/// A graph, borrowed for building with operators, and the parameters its ops may read.
+/// A graph, borrowed for building with operators, and the parameters of its ops.
 pub struct Eager<'g, S: Scalar> {
-    /// The graph; borrowed exclusively for 'g, and touched only inside calls that hand out no reference into it.
+    /// The graph; borrowed exclusively for 'g, and accessed only inside calls that return no reference into it.
     graph: &'g UnsafeCell<Graph<'g, S>>,
     params: Option<&'g UnsafeCell<Parameters<'g, S::Elem>>>,
 }
@@ -39,7 +39,7 @@ impl<S: Scalar> Clone for Value<'_, S> {
 impl<S: Scalar> Copy for Value<'_, S> {}
 
 impl<'m, S: Scalar> Graph<'m, S> {
-    /// Lends the graph to operators.
+    /// Borrows the graph for operators.
     #[inline(always)]
     pub fn eager<'g>(&'g mut self) -> Eager<'g, S>
     where
@@ -51,7 +51,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         Eager { graph, params: None }
     }
 
-    /// Lends the graph to operators that may also read `params` and send them gradients.
+    /// Borrows the graph for operators that may also read `params` and add to their gradients.
     #[inline(always)]
     pub fn eager_with<'g, 'p: 'g>(&'g mut self, params: &'g mut Parameters<'p, S::Elem>) -> Eager<'g, S>
     where
@@ -103,7 +103,7 @@ impl<'g, S: Scalar> Eager<'g, S> {
         self.value(self.with(|graph| graph.constant(value)))
     }
 
-    /// Number `index` of a tensor of the parameters this was made with.
+    /// Number `index` of a tensor of the borrowed parameters.
     pub fn parameter(&self, slice: Slice, index: usize) -> Value<'_, S> {
         self.value(self.with_params(|graph, params| {
             let params = params.first().ok_or(Error::MissingParameters)?;
@@ -116,7 +116,7 @@ impl<'g, S: Scalar> Eager<'g, S> {
         self.with(|graph| graph.vector(values)).unwrap_or_else(|error| fail(error))
     }
 
-    /// The value with this id, if the graph has such a node.
+    /// The value with this id, if the graph has the node.
     pub fn at(&self, node: NodeId) -> Value<'_, S> {
         self.value(self.with(|graph| graph.value(node).map(|_| node)))
     }
@@ -126,7 +126,7 @@ impl<'g, S: Scalar> Eager<'g, S> {
         self.value(self.with_params(|graph, params| graph.reduce(op, operands, params)))
     }
 
-    /// Appends mean and mean of squares of a run, as one block.
+    /// Appends the mean and the mean of squares of a run, as one block.
     pub fn reduce_mean_and_mean_squares(&self, x: Range) -> (Value<'_, S>, Value<'_, S>) {
         match self.with(|graph| graph.reduce_mean_and_mean_squares(x)) {
             Ok((mean, squares)) => (self.value(Ok(mean)), self.value(Ok(squares))),
@@ -134,19 +134,19 @@ impl<'g, S: Scalar> Eager<'g, S> {
         }
     }
 
-    /// Appends an inner product, with a bias if there is one.
+    /// Appends an inner product, with an optional bias.
     pub fn inner_product(&self, x: Operands<'_>, w: Operands<'_>, bias: Option<Value<'_, S>>) -> Value<'_, S> {
         let bias = bias.map(|b| self.own(&b).unwrap_or_else(|error| fail(error)));
         self.value(self.with_params(|graph, params| graph.inner_product(x, w, bias, params)))
     }
 
-    /// The present length, to rewind to.
+    /// A mark at the present length.
     #[inline(always)]
     pub fn mark(&self) -> Mark {
         self.with(|graph| graph.mark())
     }
 
-    /// Removes what was appended after the mark.
+    /// Removes the nodes appended after the mark.
     #[inline(always)]
     pub fn rewind(&self, mark: Mark) -> Result<()> {
         self.with(|graph| graph.rewind(mark))
@@ -162,13 +162,13 @@ impl<'g, S: Scalar> Eager<'g, S> {
         self.with(|graph| graph.len())
     }
 
-    /// Whether there are no nodes.
+    /// Whether the graph is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The node of a handle, if it belongs to this graph and is still there. What this returns exists: handles are made
-    /// of nodes that do, by this module only.
+    /// The node of a handle, if it belongs to this graph and still exists. The returned node exists: only this module makes
+    /// handles, and only of existing nodes.
     #[inline(always)]
     fn own(&self, value: &Value<'_, S>) -> Result<NodeId> {
         if !std::ptr::addr_eq(self.graph, value.eager.graph) {

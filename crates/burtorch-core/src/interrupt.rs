@@ -11,18 +11,18 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::sync::stop;
 
-/// Numbers between two questions: some tens of microseconds to a millisecond of work.
+/// Numbers between two checks: some tens of microseconds to a millisecond of work.
 pub const PIECE: usize = 1 << 16;
 
-/// Bytes between two questions.
+/// Bytes between two checks.
 pub const BYTES: usize = 1 << 20;
 
 #[derive(Clone, Copy)]
 enum Question {
-    /// Nobody asks.
+    /// Without a check.
     None,
     Ask(fn() -> bool),
-    /// The answer was yes.
+    /// The check returned true.
     IsOver,
 }
 
@@ -30,7 +30,7 @@ thread_local! {
     static QUESTION: Cell<Question> = const { Cell::new(Question::None) };
 }
 
-/// Puts the question back that was asked before, also in a panic.
+/// Restores the earlier check, also in a panic.
 struct Back(Question);
 
 impl Drop for Back {
@@ -39,8 +39,8 @@ impl Drop for Back {
     }
 }
 
-/// Runs `work`, which ends early with [`Error::Interrupted`] when `is_over` answers yes; it is asked now and then on this
-/// thread, while nothing is half done that it could see.
+/// Runs `work`, which ends early with [`Error::Interrupted`] when `is_over` returns true; `is_over` is called now and then on
+/// this thread, at points where no visible state is incomplete.
 ///
 /// ```
 /// use burtorch_core::{Error, Graph, Op, interrupt};
@@ -56,7 +56,7 @@ pub fn asking<T>(is_over: fn() -> bool, work: impl FnOnce() -> Result<T>) -> Res
     done
 }
 
-/// Asks whether to end early.
+/// Checks whether to end early.
 pub fn is_over() -> bool {
     match QUESTION.get() {
         Question::None => stop::is_over(),
@@ -71,12 +71,12 @@ pub fn is_over() -> bool {
     }
 }
 
-/// Runs work whose kernels ask as well: what they leave unfinished is not kept, as [`check`] tells afterwards.
+/// Runs work whose kernels check as well: an incomplete result is dropped, which [`check`] reports afterwards.
 pub(crate) fn in_kernels<T>(work: impl FnOnce() -> T) -> T {
     stop::kernels_asking(is_over, work)
 }
 
-/// An error if the work is to end, without asking again: before what has been done is kept.
+/// An error if the work must end, without a new check: called before a result is kept.
 pub fn check() -> Result<()> {
     match QUESTION.get() {
         Question::IsOver => Err(Error::Interrupted),
@@ -84,13 +84,13 @@ pub fn check() -> Result<()> {
     }
 }
 
-/// Asks before every [`PIECE`] of a loop that is at `k`.
+/// Checks before every [`PIECE`] of a loop at position `k`.
 #[inline]
 pub fn ask_at(k: usize) -> Result<()> {
     if k.is_multiple_of(PIECE) && k > 0 && is_over() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-/// Counts work whose pieces differ in size, and asks whenever about [`PIECE`] of it has been done.
+/// Counts work whose pieces differ in size, and checks after about every [`PIECE`] of it.
 ///
 /// ```
 /// use burtorch_core::{Error, Result, interrupt};
@@ -107,7 +107,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Counts `n` elementary operations, each of some nanoseconds; an error if the work is to end.
+    /// Counts `n` elementary operations, each of some nanoseconds; an error if the work must end.
     #[inline]
     pub fn add(&mut self, n: usize) -> Result<()> {
         self.done = self.done.saturating_add(n);
@@ -121,7 +121,7 @@ impl Work {
     }
 }
 
-/// The numbers below `n` in ranges of [`PIECE`], the last one shorter; no more of them once the work is to end.
+/// The numbers below `n` in ranges of [`PIECE`], the last one shorter; ends early when the work must end.
 #[inline]
 pub fn pieces(n: usize) -> Pieces {
     pieces_of(n, PIECE)

@@ -11,19 +11,19 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::error::{Error, Result};
 
-/// An empty list with room for `n` entries.
+/// An empty list with space for `n` entries.
 pub fn list_for<T>(n: usize, what: &'static str) -> Result<Vec<T>> {
     let mut list = Vec::new();
     reserve_in(&mut list, n, what)?;
     Ok(list)
 }
 
-/// Makes room for `n` more entries.
+/// Reserves `n` more entries.
 pub fn reserve_in<T>(list: &mut Vec<T>, n: usize, what: &'static str) -> Result<()> {
     list.try_reserve(n).map_err(|_| refused::<T>(n, what))
 }
 
-/// A list of `n` times the same entry.
+/// A list of `n` equal entries.
 pub fn filled<T: Clone>(entry: T, n: usize, what: &'static str) -> Result<Vec<T>> {
     let mut list = list_for(n, what)?;
     // Copies of what is there already are faster than entries one by one; pieces stay in the first-level cache.
@@ -42,17 +42,17 @@ pub fn copied<T: Clone>(entries: &[T], what: &'static str) -> Result<Vec<T>> {
     Ok(list)
 }
 
-/// Whether so many bytes can be allocated now. An optimiser drops an allocation that nobody looks at, and takes it to succeed.
+/// Whether this many bytes can be allocated now. An optimiser removes an unused allocation, and assumes that it succeeds.
 pub fn has_room(n_bytes: usize) -> bool {
     black_box(list_for::<u8>(n_bytes, "a question")).is_ok()
 }
 
-/// The error for `n` entries that there is no memory for.
+/// The error for `n` entries that could not be allocated.
 pub fn refused<T>(n: usize, what: &'static str) -> Error {
     Error::OutOfMemory { bytes: n.saturating_mul(size_of::<T>()), what }
 }
 
-/// How the text of a refusal that unwinds begins.
+/// The start of the panic text of a failed allocation.
 pub const REFUSED: &str = "out of memory: ";
 
 /// Enough for unwinding, for the error and for its text.
@@ -61,16 +61,16 @@ const RESERVE: Layout = match Layout::from_size_align(1 << 16, 16) {
     Err(_) => Layout::new::<u128>(),
 };
 
-/// Memory that is given back to the allocator when it refuses some: unwinding needs a little itself. Null while it is out.
+/// Memory that is released when an allocation fails: unwinding needs a little itself. Null while it is released.
 static KEPT: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 
-/// From now on a refusal unwinds instead of ending the process, for every list of the program that this is a part of.
+/// From now on a failed allocation unwinds instead of ending the process, for every list of the program.
 pub fn unwind_refusals() {
     keep_reserve();
     set_alloc_error_hook(unwind);
 }
 
-/// Keeps memory for the next refusal again, if there is any. To be called when an error has been made of the last one.
+/// Reserves memory for the next failure again, if there is any. Call it after the last failure has become an error.
 #[allow(unsafe_code)]
 pub fn keep_reserve() {
     if is_reserve_out() {
@@ -81,7 +81,7 @@ pub fn keep_reserve() {
     }
 }
 
-/// Whether a refusal is on its way.
+/// Whether a failed allocation is unwinding.
 pub fn is_reserve_out() -> bool {
     KEPT.load(Ordering::Relaxed).is_null()
 }

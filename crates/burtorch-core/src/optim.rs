@@ -31,9 +31,9 @@ pub struct Sgd<E> {
     momentum: f64,
     nesterov: bool,
     weight_decay: f64,
-    /// One per number that is moved where there is momentum, else none.
+    /// One per moved number with momentum, otherwise empty.
     velocity: Vec<E>,
-    /// Whose velocity it is; 0 before the first step.
+    /// The parameters of the velocity; 0 before the first step.
     store: u64,
 }
 
@@ -92,7 +92,7 @@ impl<E: Float> Sgd<E> {
         self.step_of(params, &Selection::ALL)
     }
 
-    /// One step of the selected numbers, which are the same in all steps: its state belongs to them.
+    /// One step of the selected numbers, which must be the same in all steps: the state belongs to them.
     pub fn step_of(&mut self, params: &mut Parameters<'_, E>, numbers: &Selection) -> Result<()>
     where
         E: KernelFloat,
@@ -119,7 +119,7 @@ impl<E: Float> Sgd<E> {
         Ok(())
     }
 
-    /// All that decides the next steps, besides the parameters and their gradients.
+    /// Everything that determines the next steps, except the parameters and their gradients.
     pub fn state(&self) -> OptimiserState<E> {
         OptimiserState {
             name: "sgd".into(),
@@ -137,7 +137,7 @@ impl<E: Float> Sgd<E> {
         self.state().to_bytes()
     }
 
-    /// Becomes the optimiser whose state was saved, for `params`, of which there are as many as then.
+    /// Restores the saved optimiser for `params`, which must have the same length as then.
     pub fn load_bytes(&mut self, params: &Parameters<'_, E>, bytes: &[u8]) -> Result<()>
     where
         E: Stored,
@@ -145,7 +145,7 @@ impl<E: Float> Sgd<E> {
         self.load_bytes_of(params, &Selection::ALL, bytes)
     }
 
-    /// As [`Sgd::load_bytes`], for selected numbers, of which there are as many as then.
+    /// As [`Sgd::load_bytes`], for selected numbers, of the same count as then.
     pub fn load_bytes_of(&mut self, params: &Parameters<'_, E>, numbers: &Selection, bytes: &[u8]) -> Result<()>
     where
         E: Stored,
@@ -161,7 +161,7 @@ impl<E: Float> Sgd<E> {
         self.velocity.capacity() * size_of::<E>()
     }
 
-    /// Room for the velocity, which starts at 0, also for tensors that came later.
+    /// Reserves the velocity, which starts at 0, also for tensors that were added later.
     fn make_velocity(&mut self, params: &Parameters<'_, E>, numbers: &Selection) -> Result<()> {
         if self.store != params.id() {
             self.velocity.clear();
@@ -171,13 +171,13 @@ impl<E: Float> Sgd<E> {
     }
 }
 
-/// Makes room for `n` numbers in all.
+/// Reserves `n` numbers in all.
 fn make_room<E: Float>(column: &mut Vec<E>, n: usize) -> Result<()> {
     let more = n.saturating_sub(column.len());
     column.try_reserve_exact(more).map_err(|_| crate::memory::refused::<E>(more, "the state of an optimiser"))
 }
 
-/// Appends zeros until there are `n`.
+/// Appends zeros up to length `n`.
 fn grow<E: Float>(column: &mut Vec<E>, n: usize) -> Result<()> {
     make_room(column, n)?;
     column.resize(n, E::lit(0.0));
@@ -207,7 +207,7 @@ pub struct Shuffle {
 }
 
 impl Shuffle {
-    /// An order of `n` samples from this seed.
+    /// An order of `n` samples with this seed.
     pub fn new(n: u32, seed: u64) -> Self {
         Shuffle { order: (0..n).collect(), rng: ChaCha8Rng::seed_from_u64(seed) }
     }

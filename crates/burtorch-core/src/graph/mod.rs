@@ -318,8 +318,8 @@ impl<'m, S: Scalar> Graph<'m, S> {
         self.columns.adjoints()
     }
 
-    /// The accumulated gradients of a run of leaves, or the adjoints of a run of other nodes (-0.0 for "not reached"), where
-    /// they lie, and whether they must not be written: a sweep resets only the adjoints that it knows of. `None` for a
+    /// The accumulated gradients of a run of leaves, or the adjoints of a run of other nodes (-0.0 for "not reached"), in
+    /// place, and whether they are read-only: a sweep resets only the adjoints that it knows of. `None` for a
     /// mixture, or nodes that do not exist.
     pub fn grads_of_run(&mut self, range: Range) -> Option<(&mut [S], bool)> {
         let ops = self.columns.ops().get(range.indices())?;
@@ -338,7 +338,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         self.columns.is_tracing()
     }
 
-    /// While `on`, what is built are constants: no gradient, no gradient memory, no work in a sweep. Returns the
+    /// While `on`, new nodes become constants: no gradient, no gradient memory, no work in a sweep. Returns the
     /// setting before.
     pub fn set_no_grad(&mut self, on: bool) -> bool {
         !self.columns.set_recording(!on)
@@ -363,7 +363,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         }
     }
 
-    /// The slot by which nodes refer to parameters with identity `store`, new if need be.
+    /// The slot by which nodes refer to parameters with identity `store`, created if needed.
     pub(crate) fn slot_of(&mut self, store: u64) -> Result<u32> {
         if let Some(slot) = self.stores.iter().position(|&s| s == store) {
             return Ok(slot as u32);
@@ -372,7 +372,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         Ok(self.stores.len() as u32 - 1)
     }
 
-    /// Runs `build`; when it fails, forgets what it appended. Under `no_grad`, when only values are wanted, forgets
+    /// Runs `build`; if it fails, removes the nodes it appended. Under `no_grad`, where only values are needed, removes
     /// operand lists and slots of parameters in any case.
     #[inline(always)]
     pub(crate) fn atomically<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {

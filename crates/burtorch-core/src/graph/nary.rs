@@ -23,7 +23,7 @@ pub enum Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// How many scalars.
+    /// The number of scalars.
     pub fn len(&self) -> usize {
         match self {
             Operands::Run(range) => range.len(),
@@ -32,12 +32,12 @@ impl Operands<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether one of them is a number of some parameters.
+    /// Whether one of them is a parameter.
     fn any_parameters(&self) -> bool {
         matches!(self, Operands::Views(views) if views.iter().any(|view| matches!(view, View::Parameters(_))))
     }
@@ -173,8 +173,8 @@ impl<S: Scalar> Graph<'_, S> {
         self.push_scalar(op, at, 0, value)
     }
 
-    /// Appends a number that was computed elsewhere from `x`, with its partial derivatives by each: a sweep hands its
-    /// adjoint on times the partials, which are constants, as the value is. See [`crate::program::primitive`].
+    /// Appends a number that was computed elsewhere from `x`, with its partial derivatives by each operand: a sweep multiplies
+    /// its adjoint by the partials, which are constants, as is the value. See [`crate::program::primitive`].
     pub fn linearised(&mut self, x: &[NodeId], partials: &[S], value: S) -> Result<NodeId> {
         let op = Op::Linearised;
         if x.len() != partials.len() {
@@ -211,8 +211,8 @@ impl<S: Scalar> Graph<'_, S> {
     }
 }
 
-/// The operands of an inner product as slices: in place where contiguous, else gathered into `scratch`, which is `n`
-/// long, or `2 n` unless both are contiguous.
+/// The operands of an inner product as slices: in place if contiguous, otherwise gathered into `scratch`, which has length
+/// `n`, or `2 n` unless both are contiguous.
 #[inline]
 pub(crate) fn inner_values<'a, S: Scalar>(
     inner: InnerOperands,

@@ -11,7 +11,7 @@ impl NodeId {
         self.0
     }
 
-    /// The id with this number. Using it on a graph that has no such node is an error, not a mistake in memory.
+    /// The id with this number. Using it on a graph without such a node is an error, and memory-safe.
     #[inline(always)]
     pub const fn from_index(index: u32) -> Self {
         NodeId(index)
@@ -36,22 +36,22 @@ impl Range {
         NodeId(self.start)
     }
 
-    /// How many nodes.
+    /// The number of nodes.
     pub const fn len(self) -> usize {
         self.len as usize
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
 
-    /// Node `k` of the range, if it has one.
+    /// Node `k` of the range, if it exists.
     pub fn get(self, k: usize) -> Option<NodeId> {
         (k < self.len as usize).then(|| NodeId(self.start + k as u32))
     }
 
-    /// The nodes `from..to` of the range, if it has them.
+    /// The nodes `from..to` of the range, if they exist.
     pub fn slice(self, from: usize, to: usize) -> Option<Range> {
         (from <= to && to <= self.len as usize)
             .then(|| Range { start: self.start + from as u32, len: (to - from) as u32 })

@@ -17,7 +17,7 @@ pub enum View {
 }
 
 impl View {
-    /// How many scalars.
+    /// The number of scalars.
     pub fn len(&self) -> usize {
         match self {
             View::Nodes(range) => range.len(),
@@ -25,7 +25,7 @@ impl View {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -52,11 +52,11 @@ impl From<Slice> for View {
 /// One run of operands as a node stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperandRun {
-    /// 0 for nodes of the graph, else one more than the slot of the parameters.
+    /// 0 for nodes of the graph, otherwise one more than the slot of the parameters.
     pub(crate) source: u32,
     /// First node, or first number in the parameters.
     pub(crate) start: u32,
-    /// How many.
+    /// The number of scalars.
     pub(crate) len: u32,
 }
 
@@ -77,7 +77,7 @@ impl OperandRun {
     }
 }
 
-/// Operands in two numbers. The two top bits of the second say how to read them.
+/// Operands in two numbers. The two top bits of the second give the encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Encoded(pub(crate) u32, pub(crate) u32);
 
@@ -87,7 +87,7 @@ const LIST: u32 = 2 << 30;
 const COUNT: u32 = VIEWS - 1;
 
 impl Encoded {
-    /// Whether the top bits say how to read these.
+    /// Whether the top bits give a valid encoding.
     pub(crate) fn is_known(self) -> bool {
         self.1 >> 30 < 3
     }
@@ -97,7 +97,7 @@ impl Encoded {
         Encoded(at, VIEWS | count)
     }
 
-    /// The contiguous nodes, if that is what these are.
+    /// The contiguous nodes, if the operands are such a run.
     #[inline(always)]
     pub(crate) fn contiguous(self) -> Option<Range> {
         (self.1 & !COUNT == RUN).then_some(Range { start: self.0, len: self.1 })
@@ -136,7 +136,7 @@ impl Encoded {
         }
     }
 
-    /// How many numbers these operands take in the operand lists.
+    /// The length of these operands in the operand lists.
     pub(crate) fn stored_len(self) -> usize {
         let count = (self.1 & COUNT) as usize;
         match self.1 & !COUNT {
@@ -160,7 +160,7 @@ impl Encoded {
         }
     }
 
-    /// How many scalars.
+    /// The number of scalars.
     #[inline(always)]
     pub(crate) fn count(self, extra: &[u32]) -> usize {
         match self.1 & !COUNT {
@@ -219,7 +219,7 @@ impl InnerOperands {
     }
 }
 
-/// The values of the parameters that a graph reads, by slot.
+/// The values of the parameters in a graph, by slot.
 pub(crate) type StoreValues<'a, E> = PerSlot<&'a [E]>;
 
 impl<S: Scalar> Graph<'_, S> {

@@ -13,18 +13,18 @@ use crate::ops::Op;
 use crate::scalar::Scalar;
 use crate::sync::{self, Mutex};
 
-/// What a piece holds when it is handed out.
+/// The initial content of a piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start<'a, S> {
-    /// Nodes of it.
+    /// The number of nodes.
     pub(super) len: u32,
     /// The op of all of them.
     pub(super) op: Op,
-    /// Their values, if these are as many; otherwise they are 0.
+    /// Their values, if the length is the same; otherwise they are 0.
     pub(super) values: &'a [S],
 }
 
-/// Nodes that are being appended. Operands are 0 at first, or anything for parts of blocks.
+/// Nodes that are being appended. Operands are 0 at first, or undefined for parts of blocks.
 #[derive(Debug)]
 pub(super) struct Places<'a, S> {
     /// The number of the first one.
@@ -35,7 +35,7 @@ pub(super) struct Places<'a, S> {
 }
 
 impl<S: Scalar> Places<'_, S> {
-    /// Makes node `at` (its number in the graph) what it is to be.
+    /// Sets node `at` (its number in the graph).
     pub(super) fn set_node(&mut self, at: u32, op: Op, a: u32, b: u32) {
         let k = (at - self.first) as usize;
         (self.ops[k], self.operands[k]) = (op, [a, b]);
@@ -47,7 +47,7 @@ impl<S: Scalar> Places<'_, S> {
 }
 
 impl<'a, S: Scalar> Spare<'a, S> {
-    /// The first `n` places, and the others.
+    /// The first `n` places, and the rest.
     fn split(self, n: u32) -> (Self, Self) {
         let Spare { first, n_filled, ops, operands, values, adjoints } = self;
         let of_both = (n_filled.min(n), n_filled.saturating_sub(n));
@@ -98,7 +98,7 @@ impl<'a, S: Scalar> Spare<'a, S> {
 }
 
 impl<S: Scalar> Columns<S> {
-    /// Appends one piece after another, each filled and given to `work` with its number, on up to `n_threads` threads.
+    /// Appends one piece after another, each filled and passed to `work` with its number, on at most `n_threads` threads.
     /// On an error nothing is appended.
     pub(super) fn append_pieces(
         &mut self,

@@ -10,28 +10,28 @@ use super::{Graph, NodeId};
 use crate::ops::{BinaryOp, DivByConstant, MulByConstant, Op, Pow3, PowConstant, Sqr, UnaryOp};
 use crate::scalar::Scalar;
 
-/// A graph that takes one more op, and a constant operand of it, without a question.
+/// A graph that accepts one more op, with a constant operand, without checks.
 #[derive(Debug)]
 pub struct Quick<'g, 'm, S: Scalar> {
     graph: &'g mut Graph<'m, S>,
 }
 
 impl<'m, S: Scalar> Graph<'m, S> {
-    /// The graph for one quick append, unless it has no room for two nodes, records nothing now, or pauses.
+    /// The graph for one quick append, unless fewer than two nodes fit, recording is off, or it pauses.
     #[inline(always)]
     pub fn quick<'g>(&'g mut self) -> Option<Quick<'g, 'm, S>> {
         if self.columns.is_unasked() { Some(Quick { graph: self }) } else { None }
     }
 
-    /// From `len` nodes on [`Graph::quick`] says no, so that a caller who has more questions (is it time to reclaim? is the
-    /// graph in use?) pays for one. Everything else is as before.
+    /// From `len` nodes on [`Graph::quick`] returns `None`, so that a caller with further checks (is it time to reclaim? is the
+    /// graph in use?) pays for one. Nothing else changes.
     pub fn pause_quick(&mut self, len: u32) {
         self.columns.set_pause(len);
     }
 }
 
 impl<S: Scalar> Quick<'_, '_, S> {
-    /// Whether a leaf needs no memory.
+    /// Whether a leaf needs no allocation.
     #[inline(always)]
     pub fn has_room_for_leaf(&self) -> bool {
         self.graph.leaves.has_room()
@@ -51,7 +51,7 @@ impl<S: Scalar> Quick<'_, '_, S> {
     /// Appends `O(x)`.
     ///
     /// # Safety
-    /// `x` is a node of this graph, as it is when [`Graph::check`] accepts a handle that this graph's building made.
+    /// `x` is a node of this graph, as after [`Graph::check`] has accepted a handle of this graph.
     #[inline(always)]
     pub unsafe fn unary<O: UnaryOp>(self, x: NodeId) -> NodeId {
         debug_assert!(self.graph.check_exists(x).is_ok());

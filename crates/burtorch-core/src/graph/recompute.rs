@@ -11,9 +11,9 @@ use crate::params::Parameters;
 use crate::scalar::Scalar;
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Computes again, in building order, every node that `root` depends on, from the present values of leaves and
-    /// parameters. Linear in the number of nodes up to `root`; one bit of memory per node, kept for the next time. Asks now and
-    /// then whether to end early; then some nodes have been computed again and others not.
+    /// Recomputes, in building order, every node that `root` depends on, from the present values of leaves and
+    /// parameters. Linear in the number of nodes up to `root`; one bit of memory per node, kept for the next call. Checks now and
+    /// then whether to end early; then some nodes have been recomputed and others not.
     pub fn recompute(&mut self, root: NodeId, params: &[&Parameters<'_, S::Elem>]) -> Result<()> {
         self.check_exists(root)?;
         let end = self.block_tail(root.0).unwrap_or(root.0) + 1;
@@ -41,7 +41,7 @@ impl<S: Scalar> Graph<'_, S> {
         computed
     }
 
-    /// Computes one node again and again, to measure it. All parameters that the graph reads are given.
+    /// Computes one node repeatedly, to measure it. All parameters of the graph are given.
     pub(crate) fn evaluate_often(&mut self, node: u32, times: u32, params: &[&Parameters<'_, S::Elem>]) {
         let Ok(stores) = self.store_values(params) else { return };
         (0..times).for_each(|_| self.evaluate(node, &stores));

@@ -11,12 +11,12 @@ use crate::ops::{Arity, Op};
 /// New numbers of slots.
 pub(super) type Slots = PerSlot<u32>;
 
-/// No record names more lists of operands than this.
+/// The largest number of operand lists in a record.
 const MAX_LISTS: usize = 8;
 
 /// The new number of each node.
 pub(super) trait Numbers {
-    /// Whether contiguous nodes may part.
+    /// Whether contiguous nodes may become separate.
     const PARTS_RUNS: bool;
 
     /// The new number of a node.
@@ -25,7 +25,7 @@ pub(super) trait Numbers {
     /// The new number of the first of contiguous nodes, if they are contiguous in the new numbers too.
     fn run(&self, start: u32, len: u32) -> Option<u32>;
 
-    /// The first of contiguous nodes that a block reads, which needs them contiguous.
+    /// The first of contiguous nodes of a block, which must stay contiguous.
     fn block_run(&self, start: u32) -> u32 {
         self.node(start)
     }
@@ -34,31 +34,31 @@ pub(super) trait Numbers {
     fn slots(&self) -> &[u32];
 }
 
-/// Operand lists that are read in one place and written in another; the two may be one array, written behind what is
+/// Operand lists that are read in one place and written in another; the two may be one array, written behind the part
 /// still to be read.
 pub(super) trait Lists {
-    /// Why there is no room.
+    /// The error if the lists do not fit.
     type Refused;
 
-    /// What is read.
+    /// The source.
     fn old(&self) -> &[u32];
 
-    /// Where what is written begins among the lists of the graph.
+    /// The start of the target among the lists of the graph.
     fn base(&self) -> usize {
         0
     }
 
-    /// Copies `n` numbers to the end of what has been written. Returns their new place in that.
+    /// Copies `n` numbers to the end of the target. Returns their new place in it.
     fn bring(&mut self, from: usize, n: usize) -> Result<usize, Self::Refused>;
 
-    /// What has been written.
+    /// The target.
     fn new_mut(&mut self) -> &mut [u32];
 
-    /// Appends numbers that were not there before, and returns their place: runs that are not contiguous any more.
+    /// Appends new numbers, and returns their place: runs that are no longer contiguous.
     fn append(&mut self, numbers: [u32; 3]) -> Result<usize, Self::Refused>;
 }
 
-/// The operands of a node, other than a leaf, in new numbers; of a graph of so many lanes.
+/// The operands of a node, other than a leaf, in new numbers; of a graph with this many lanes.
 #[inline(always)]
 pub(super) fn operands<L: Lists>(
     op: Op,
@@ -74,7 +74,7 @@ pub(super) fn operands<L: Lists>(
     }
 }
 
-/// The same of a node that has not one or two; one copy for all scalar types.
+/// The same for a node with another number of operands than one or two; one copy for all scalar types.
 #[inline(never)]
 fn other_operands<L: Lists>(
     op: Op,

@@ -4,7 +4,7 @@ use super::Graph;
 use crate::scalar::Scalar;
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Sets the gradients of all leaves, and of everything else, to zero.
+    /// Sets the gradients of all leaves, and all adjoints, to zero.
     pub fn zero_grad(&mut self) {
         self.leaves.grads_mut().fill(S::lit(0.0));
         self.reset_adjoints();
@@ -24,7 +24,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.columns.split_for_sweep().1[from as usize..to as usize].fill(S::UNREACHED);
     }
 
-    /// As [`Graph::reset_adjoints`], but leaves alone what `overwritten` says, which lies at the start, if it may be anything.
+    /// As [`Graph::reset_adjoints`], without the nodes in `overwritten`, which lie at the start and may be undefined.
     pub(crate) fn reset_adjoints_but(&mut self, overwritten: std::ops::Range<u32>) {
         debug_assert_eq!(overwritten.start, 0);
         let (from, to) = std::mem::take(&mut self.dirty);

@@ -8,17 +8,17 @@ use std::ops::Range;
 use crate::params::Skipped;
 use crate::scalar::{Float, Scalar};
 
-/// A dense layer as a sweep meets it.
+/// A dense layer in a sweep.
 pub(crate) struct Application<'a, S> {
     /// Its first output.
     pub(crate) node: u32,
-    /// Tokens side by side in a group; 1 where there are none.
+    /// Neighbouring tokens in a group; 1 without tokens.
     pub(crate) along: usize,
     pub(crate) n_in: usize,
     /// Inputs, group by group, and the adjoints of the outputs.
     pub(crate) x: &'a [S],
     pub(crate) dy: &'a [S],
-    /// Outputs, where those that are not above 0 hand nothing on.
+    /// Outputs, if those at or below 0 propagate nothing.
     pub(crate) cut: Option<&'a [S]>,
     pub(crate) weights: Range<usize>,
     pub(crate) skipped: Skipped<'a>,
@@ -28,15 +28,15 @@ pub(crate) struct Application<'a, S> {
 pub(crate) trait InputSampler<S: Scalar> {
     /// Begins a list.
     fn begin(&mut self);
-    /// Chooses among the inputs of a layer and adds them to the list: those that are left out as 0.
+    /// Samples the inputs of a layer and adds them to the list: omitted ones as 0.
     fn add(&mut self, layer: Application<'_, S>);
     /// The list.
     fn sampled(&self) -> &[S];
 }
 
 impl<S: Scalar> Application<'_, S> {
-    /// The sum of squares of what the weights receive, each sample and token apart: `sum (dy_i x_j)^2` over the weights that are
-    /// asked for.
+    /// The sum of squares of the weight gradients of each sample and token: `sum (dy_i x_j)^2` over the requested
+    /// weights.
     pub(crate) fn sum_squares(&self) -> f64 {
         let Application { along, n_in, x, dy, cut, ref weights, skipped, .. } = *self;
         let n_out = weights.len() / n_in;

@@ -7,14 +7,14 @@ use std::ops::{Deref, DerefMut};
 use crate::error::Result;
 use crate::memory::reserve_in;
 
-/// Entries that are in place.
+/// Entries stored in place.
 const FEW: usize = 8;
 
-/// See the module.
+/// See the module header.
 #[derive(Clone, Debug)]
 pub(crate) struct PerSlot<T> {
     few: [T; FEW],
-    /// All of them, where there are more.
+    /// All entries, if there are more.
     more: Vec<T>,
 }
 

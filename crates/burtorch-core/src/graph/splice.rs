@@ -22,20 +22,20 @@ use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
 use crate::sync::Mutex;
 
-/// Where the nodes of several graphs went that were joined to one.
+/// The new places of the nodes of several joined graphs.
 #[derive(Debug)]
 pub struct Joined {
     parts: Vec<Spliced>,
 }
 
 impl Joined {
-    /// Where node `node` of graph (or branch) `number` is now.
+    /// The present number of node `node` of graph (or branch) `number`.
     pub fn node(&self, number: usize, node: NodeId) -> Option<NodeId> {
         self.parts.get(number)?.node(node)
     }
 
-    /// Where contiguous nodes of graph `number` are now, if they still are contiguous: they are but for runs that mix
-    /// proxies with nodes of the branch.
+    /// The present place of contiguous nodes of graph `number`, if they are still contiguous: only runs that mix proxies
+    /// with nodes of the branch are not.
     pub fn range(&self, number: usize, range: Range) -> Option<Range> {
         self.parts.get(number)?.range(range)
     }
@@ -46,24 +46,24 @@ impl Joined {
     }
 }
 
-/// Where the nodes of one graph went.
+/// The new places of the nodes of one graph.
 #[derive(Debug)]
 pub struct Spliced {
-    /// New number of node 0 if all nodes moved alike.
+    /// New number of node 0 if all nodes moved by the same distance.
     first: u32,
-    /// How many nodes there were.
+    /// The number of nodes before.
     len: u32,
-    /// The new number of each node, unless all moved alike.
+    /// The new number of each node, unless all moved by the same distance.
     map: Vec<u32>,
 }
 
 impl Spliced {
-    /// Where a node is now.
+    /// The present number of a node.
     pub fn node(&self, node: NodeId) -> Option<NodeId> {
         (node.0 < self.len).then(|| NodeId(self.number(node.0)))
     }
 
-    /// Where contiguous nodes are now, if they still are contiguous.
+    /// The present place of contiguous nodes, if they are still contiguous.
     pub fn range(&self, range: Range) -> Option<Range> {
         let exists = u64::from(range.start) + u64::from(range.len) <= u64::from(self.len);
         if !exists || range.is_empty() {
@@ -72,7 +72,7 @@ impl Spliced {
         self.contiguous(range.start, range.len).map(|start| Range { start, ..range })
     }
 
-    /// The same, of nodes that all moved alike.
+    /// The same, for nodes that all moved by the same distance.
     fn whole(&self) -> Spliced {
         Spliced { first: self.first, len: self.len, map: Vec::new() }
     }
@@ -90,20 +90,20 @@ impl Spliced {
     }
 }
 
-/// Nodes that are looked at by one wide comparison.
+/// Nodes in one wide comparison.
 const CHUNK: usize = 64;
 
-/// Without leaving early, so that it is one.
+/// Without an early exit, so that it is one comparison.
 fn is_all(ops: &[Op], op: Op) -> bool {
     ops.iter().fold(true, |all, &other| all & (other == op))
 }
 
-/// Nodes from which on several threads write them.
+/// From this number of nodes on several threads write them.
 pub(super) const MANY: u32 = 1 << 14;
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Appends other graphs, in this order, with up to `n_threads` threads. Their proxies, which
-    /// [`Imports`](super::Imports) made, stand for nodes that this graph has now. On an error nothing is appended. Graphs that
+    /// Appends other graphs, in this order, on at most `n_threads` threads. Their proxies, made by
+    /// [`Imports`](super::Imports), stand for nodes of this graph. On an error nothing is appended. Graphs that
     /// were built in places of this one are empty afterwards.
     #[optimize(size)]
     pub fn splice(&mut self, graphs: &mut [&mut Graph<'static, S>], n_threads: usize) -> Result<Joined> {
@@ -162,7 +162,7 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(Joined { parts: spliced })
     }
 
-    /// Where the nodes of each graph go, one graph behind the other.
+    /// The new place of each graph, one behind the other.
     #[optimize(size)]
     fn plan<'a>(&mut self, graphs: &'a [&mut Graph<'static, S>]) -> Result<Vec<Incoming<'a, S>>> {
         let frozen = self.columns.len();
@@ -184,7 +184,7 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(parts)
     }
 
-    /// Appends the nodes of all parts; those whose lists have a place of their own get it beside the others.
+    /// Appends the nodes of all parts; those whose lists have reserved places are processed in parallel with the others.
     #[optimize(size)]
     fn append_parts(&mut self, parts: &[Incoming<'_, S>], n_nodes: u32, n_threads: usize) -> Result<()> {
         if self.columns.is_shared() && !self.columns.take_back() {
@@ -223,7 +223,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 }
 
-/// One graph on its way into another.
+/// One graph that is being joined.
 struct Incoming<'a, S: Scalar> {
     graph: &'a Graph<'static, S>,
     plan: SplicePlan,
@@ -235,17 +235,17 @@ struct Incoming<'a, S: Scalar> {
 }
 
 impl<S: Scalar> Incoming<'_, S> {
-    /// Whether all nodes move alike, so that operand lists keep their lengths.
+    /// Whether all nodes move by the same distance, so that operand lists keep their lengths.
     fn moves_whole(&self) -> bool {
         self.plan.new.map.is_empty()
     }
 
-    /// Whether it is known how long its operand lists will be.
+    /// Whether the length of its operand lists is known.
     fn is_beside(&self) -> bool {
         self.moves_whole() || self.graph.extra.len() == 0
     }
 
-    /// What is left of it when its nodes stay where they are.
+    /// The rest of it when its nodes stay in place.
     fn into_move(self) -> Move {
         Move { by: self.first, slots: self.slots, leaves: self.leaves, lists: self.lists }
     }
@@ -254,13 +254,13 @@ impl<S: Scalar> Incoming<'_, S> {
         if self.is_beside() { self.graph.extra.len() } else { 0 }
     }
 
-    /// Where all nodes move alike, parts of blocks, which are most of a model's nodes, need no look of their own.
+    /// If all nodes move by the same distance, parts of blocks, which are most of a model's nodes, need no work of their own.
     fn start(&self) -> Start<'_, S> {
         let (op, values) = if self.moves_whole() { (Op::Part, self.graph.values()) } else { (Op::Constant, &[][..]) };
         Start { len: self.plan.end - self.first, op, values }
     }
 
-    /// Gives the nodes their operands, and their values if they do not all move alike.
+    /// Gives the nodes their operands, and their values if they do not all move by the same distance.
     fn renumber<L: Lists>(&self, nodes: &mut impl Nodes<S>, lists: &mut L) -> std::result::Result<(), L::Refused> {
         let (graph, plan, whole) = (self.graph, &self.plan, self.moves_whole());
         let mut moved = Moved { new: &plan.new, slots: &self.slots, copied: None };

@@ -20,34 +20,34 @@ pub(crate) struct Sweep<'a, 'g, S: Scalar> {
     /// Adjoint of node `k` at `k - base`.
     pub(crate) adjoints: &'a mut [S],
     pub(crate) base: u32,
-    /// The lowest node touched so far.
+    /// The lowest reached node so far.
     pub(crate) low: u32,
     pub(crate) scratch: &'a mut [S],
-    /// Threads that share a product; `scratch` holds working memory for all of them.
+    /// Threads that share a product; `scratch` is the workspace of all of them.
     pub(crate) n_threads: usize,
-    /// Gradients of leaves, by their number; empty where the sweep is to leave them alone.
+    /// Gradients of leaves, by their number; empty if the sweep must not change them.
     pub(crate) leaf_grads: &'a mut [S],
     pub(crate) params: &'a mut [Gradients<'g, S::Elem>],
     /// For each slot of the graph, its place in `params`.
     pub(crate) places: &'a [u32],
     pub(crate) skip_zero_adjoints: bool,
-    /// Where weight gradients wait for those of other groups of samples, if they do.
+    /// Deferred weight gradients of several groups of samples, if in use.
     pub(crate) deferred: Option<&'a mut Deferred<S>>,
-    /// Chooses the inputs of dense layers that weight gradients take, if they are not to take all.
+    /// Samples the inputs of dense layers for weight gradients, if not all are used.
     pub(crate) sampler: Option<&'a mut (dyn InputSampler<S> + 'a)>,
-    /// Nodes whose adjoints are anything yet, as their first contribution overwrites them; see `backward/overwrite`.
+    /// Nodes whose adjoints are undefined until their first contribution overwrites them; see `backward/overwrite`.
     pub(crate) fresh: std::ops::Range<u32>,
-    /// Those nodes when that has been done: all of them are reached.
+    /// Those nodes after that: all of them are reached.
     pub(crate) overwritten: std::ops::Range<u32>,
-    /// No adjoint of a node below is asked for; see `backward/floor`.
+    /// No adjoint of a node below is needed; see `backward/floor`.
     pub(crate) floor: u32,
-    /// Whether it has ended early.
+    /// Whether the sweep has ended early.
     pub(crate) is_over: bool,
 }
 
 impl<'a, 'g, S: Scalar> Sweep<'a, 'g, S> {
-    /// One from the node `low` down through a graph whose block ops have these operands and this memory, with nothing left out. Leaves
-    /// are left alone.
+    /// A sweep from the node `low` down through a graph whose block ops have these operands and this workspace, with nothing
+    /// omitted. Leaves are not changed.
     #[inline(always)]
     pub(crate) fn below(
         low: u32,
@@ -95,7 +95,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         self.add_to_parameter(slot, index, contribution.sum_lanes());
     }
 
-    /// As [`Sweep::add_parameter`], of one lane or the sum of all.
+    /// As [`Sweep::add_parameter`], for one lane or the sum of all.
     #[inline(always)]
     pub(crate) fn add_to_parameter(&mut self, slot: u32, index: usize, contribution: S::Elem) {
         let store = &mut self.params[self.places[slot as usize] as usize];

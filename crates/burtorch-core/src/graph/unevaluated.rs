@@ -10,7 +10,7 @@ use crate::ops::{Arity, BinaryOp, Op, Reduction, UnaryOp, forward_binary, forwar
 use crate::params::Parameters;
 use crate::scalar::Scalar;
 
-/// A node whose value has not been computed (the paper's F.9): a root for sweeps, and nothing else until it is evaluated.
+/// A node whose value has not been computed (the paper's F.9): only a root for sweeps, until it is evaluated.
 ///
 /// ```
 /// use burtorch_core::{Graph, ops};
@@ -60,7 +60,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Appends a unary or binary op chosen at run time without evaluating it. An op whose derivative reads the value is
-    /// an error. While nothing is recorded the value is all there is, so it is computed.
+    /// an error. Under `no_grad` the value is computed, because only values exist.
     pub fn append_unevaluated(&mut self, op: Op, x: NodeId, y: Option<NodeId>) -> Result<Unevaluated> {
         let refuse = |expected: &str| {
             Err(Error::BadArgument { what: "an unevaluated op", expected: expected.into(), found: op.name().into() })
@@ -84,8 +84,8 @@ impl<S: Scalar> Graph<'_, S> {
         node.map(Unevaluated)
     }
 
-    /// Appends a reduction without evaluating it. Where an operand is a number of some parameters the value is computed at
-    /// once, as are all values while nothing is recorded.
+    /// Appends a reduction without evaluating it. If an operand is a parameter, the value is computed at once, as are all
+    /// values under `no_grad`.
     pub fn reduce_unevaluated(
         &mut self,
         op: Op,
@@ -113,20 +113,20 @@ impl<S: Scalar> Graph<'_, S> {
         reads
     }
 
-    /// From now on softmax cross-entropies compute the probabilities that gradients are made of, and NaN for their losses;
-    /// false: also their losses, as they do unless told otherwise.
+    /// From now on softmax cross-entropies compute only the probabilities that gradients need, and NaN for their losses;
+    /// false: also their losses, the default.
     pub fn skip_losses(&mut self, skip: bool) {
         self.skips_losses = skip;
     }
 
-    /// A loss that nobody reads.
+    /// A loss that is not read.
     pub(crate) fn mean_squares_without_value(&mut self, x: super::Range) -> Result<NodeId> {
         let node = self.append_reduction(Op::MEAN_SQUARE, x.into(), &[], false)?;
         self.columns.set_value(node.0, S::lit(f64::NAN));
         Ok(node)
     }
 
-    /// Whether losses are left out; see [`Graph::skip_losses`].
+    /// Whether losses are skipped; see [`Graph::skip_losses`].
     pub fn skips_losses(&self) -> bool {
         self.skips_losses
     }

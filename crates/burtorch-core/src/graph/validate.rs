@@ -14,10 +14,10 @@ use crate::interrupt;
 use crate::ops::{Arity, OP_INFO, Op};
 use crate::scalar::Scalar;
 
-/// The structure of a graph in the numbers that are stored.
+/// The structure of a graph in stored numbers.
 #[derive(Debug)]
 pub(crate) struct Structure {
-    /// The ops that occur. A stored op is a place in this list.
+    /// The used ops. A stored op is an index in this list.
     pub(crate) names: Vec<Op>,
     /// The operand lists, with stored ops.
     pub(crate) extra: Vec<u32>,
@@ -25,7 +25,7 @@ pub(crate) struct Structure {
 }
 
 impl Structure {
-    /// The stored number of an op that occurs.
+    /// The stored number of a used op.
     pub(crate) fn place(&self, op: Op) -> u8 {
         self.places[op as usize]
     }
@@ -37,7 +37,7 @@ impl Structure {
 }
 
 impl Topology<'_> {
-    /// Takes the structure apart, with the ops that occur in this order. Fails for a branch that reads its frozen graph.
+    /// Converts the structure, with the used ops in this order. Fails for a branch that reads its frozen graph.
     pub(crate) fn structure(self, order: &mut dyn Iterator<Item = Op>) -> Result<Structure> {
         let mut used = [false; OP_INFO.len()];
         let mut extra = Vec::new();
@@ -145,21 +145,21 @@ impl Check<'_> {
     }
 }
 
-/// Checks that what is not used is zero, so that one structure has one form.
+/// Checks that unused entries are zero, so that one structure has one form.
 fn zero(numbers: [u32; 2]) -> Checked {
     if numbers == [0, 0] { Ok(()) } else { Err(format!("has numbers {numbers:?} where zeros were expected")) }
 }
 
-/// The parts that a graph is put together from.
+/// The parts from which a graph is rebuilt.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
-    /// By node, as checked.
+    /// By node, checked.
     pub(crate) ops: &'a [Op],
-    /// The operand lists, as the check left them.
+    /// The operand lists after the check.
     pub(crate) extra: &'a [u32],
     /// The identity of the parameters in each slot.
     pub(crate) stores: &'a [u64],
-    /// What the check found.
+    /// The results of the check.
     pub(crate) needs: Needs,
 }
 

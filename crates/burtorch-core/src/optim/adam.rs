@@ -7,18 +7,18 @@ use crate::kernels::{self, KernelFloat, adam_update};
 use crate::params::Parameters;
 use crate::scalar::Float;
 
-/// The numbers that make an [`Adam`]. The default is PyTorch's.
+/// The rates of an [`Adam`]. The default is PyTorch's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamRates {
     /// Learning rate.
     pub lr: f64,
-    /// Shares of the first and the second moment that are kept, below 1.
+    /// Decay rates of the first and the second moment, below 1.
     pub betas: (f64, f64),
     /// Added to the root of the second moment.
     pub eps: f64,
-    /// How strongly numbers decay.
+    /// Weight decay.
     pub weight_decay: f64,
-    /// Whether decay is taken from the numbers themselves, times the learning rate (AdamW), and not added to gradients.
+    /// Whether the decay is subtracted from the numbers, times the learning rate (AdamW), and not added to gradients.
     pub decoupled: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct Adam<E> {
     n_steps: u64,
     first: Vec<E>,
     second: Vec<E>,
-    /// Whose moments they are; 0 before the first step.
+    /// The parameters of the moments; 0 before the first step.
     store: u64,
 }
 
@@ -96,7 +96,7 @@ impl<E: Float> Adam<E> {
         self.step_of(params, &Selection::ALL)
     }
 
-    /// One step of the selected numbers, which are the same in all steps: its state belongs to them.
+    /// One step of the selected numbers, which must be the same in all steps: the state belongs to them.
     pub fn step_of(&mut self, params: &mut Parameters<'_, E>, numbers: &Selection) -> Result<()>
     where
         E: KernelFloat,
@@ -121,7 +121,7 @@ impl<E: Float> Adam<E> {
         Ok(())
     }
 
-    /// All that decides the next steps, besides the parameters and their gradients.
+    /// Everything that determines the next steps, except the parameters and their gradients.
     pub fn state(&self) -> OptimiserState<E> {
         let AdamRates { lr, betas, eps, weight_decay, decoupled } = self.rates;
         OptimiserState {
@@ -140,7 +140,7 @@ impl<E: Float> Adam<E> {
         self.state().to_bytes()
     }
 
-    /// Becomes the optimiser whose state was saved, for `params`, of which there are as many as then.
+    /// Restores the saved optimiser for `params`, which must have the same length as then.
     pub fn load_bytes(&mut self, params: &Parameters<'_, E>, bytes: &[u8]) -> Result<()>
     where
         E: Stored,
@@ -148,7 +148,7 @@ impl<E: Float> Adam<E> {
         self.load_bytes_of(params, &Selection::ALL, bytes)
     }
 
-    /// As [`Adam::load_bytes`], for selected numbers, of which there are as many as then.
+    /// As [`Adam::load_bytes`], for selected numbers, of the same count as then.
     pub fn load_bytes_of(&mut self, params: &Parameters<'_, E>, numbers: &Selection, bytes: &[u8]) -> Result<()>
     where
         E: Stored,
@@ -163,7 +163,7 @@ impl<E: Float> Adam<E> {
         Ok(())
     }
 
-    /// Room for the moments, which start at 0, also for tensors that came later.
+    /// Reserves the moments, which start at 0, also for tensors that were added later.
     fn make_moments(&mut self, params: &Parameters<'_, E>, numbers: &Selection) -> Result<()> {
         if self.store != params.id() {
             self.first.clear();

@@ -8,8 +8,8 @@ use crate::scalar::Float;
 
 /// Scales the gradient so that its Euclidean norm is at most `max_norm`; returns the norm before.
 ///
-/// As PyTorch's `clip_grad_norm_`: the factor is `max_norm / (norm + 1e-6)` where that is below 1. A norm that is not
-/// finite makes every gradient 0 or NaN, as the formula says. Costs a pass, and a second one if it scales.
+/// As PyTorch's `clip_grad_norm_`: the factor is `max_norm / (norm + 1e-6)` if that is below 1. A norm that is not
+/// finite makes every gradient 0 or NaN, by the formula. Costs a pass, and a second one if it scales.
 ///
 /// ```
 /// use burtorch_core::{Init, Parameters, optim::clip_grad_norm};
@@ -24,7 +24,7 @@ pub fn clip_grad_norm<E: Float + KernelFloat>(params: &mut Parameters<'_, E>, ma
     clip_grad_norm_of(params, &Selection::ALL, max_norm)
 }
 
-/// As [`clip_grad_norm`], of the gradient of the selected numbers alone.
+/// As [`clip_grad_norm`], for the gradient of the selected numbers alone.
 pub fn clip_grad_norm_of<E: Float + KernelFloat>(
     params: &mut Parameters<'_, E>,
     numbers: &Selection,

@@ -3,19 +3,19 @@
 use super::check_rate;
 use crate::error::{Error, Result};
 
-/// The course of a rate after warming up.
+/// The learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Course {
-    /// It stays.
+    /// Constant.
     Constant,
-    /// Every so many steps it is multiplied by a factor.
+    /// Multiplied by a factor after every `every` steps.
     Steps {
-        /// How many, at least 1.
+        /// The number of steps, at least 1.
         every: u64,
         /// The factor.
         factor: f64,
     },
-    /// Half a period of a cosine down to `last`, which it keeps from step `total` on.
+    /// Half a period of a cosine down to `last`, which remains from step `total` on.
     Cosine {
         /// Steps until the lowest rate, at least 1.
         total: u64,
@@ -25,7 +25,7 @@ pub enum Course {
 }
 
 /// A learning rate for each step, from a base rate: first `warm_up` steps in a straight line from `base / warm_up` up to
-/// it, then its course.
+/// it, then the course.
 ///
 /// ```
 /// use burtorch_core::optim::{Course, Schedule};
