@@ -1,6 +1,6 @@
-//! Which values of a program depend on which others in a way that has a derivative.
+//! The differentiable dependencies between values of a program.
 //!
-//! Promises one pass over the instructions, no recursion but into the bodies of loops. Knows nothing of derivatives themselves.
+//! Promises: one pass over the instructions, no recursion except into the bodies of loops. Does not know derivatives.
 
 use super::instr::{Apart, ArrayInstr, ArrayOp, ArrayProgram, Element, Length, Loop, ValueId};
 

@@ -1,8 +1,8 @@
 //! A program over many rows at once: `vmap`.
 //!
-//! Walks the instructions and gives each value that depends on a row a new first axis. Promises: row k of a result is the
-//! result for row k, to the last bit but where a vector times a shared matrix becomes a product of matrices, which has an
-//! order of its own; what does not depend on a row is computed once. Knows nothing of derivatives: those of a batch, and the
+//! Takes the instructions in order and gives each value that depends on a row a new first axis. Promises: row k of a result is
+//! the result for row k, bit for bit unless a vector times a shared matrix becomes a product of matrices, which has its own
+//! order; values that do not depend on a row are computed once. Does not know derivatives: those of a batch, and the
 //! batch of a derivative, are compositions.
 
 use super::build::ArrayBuilder;

@@ -1,7 +1,7 @@
 //! The builder of array programs.
 //!
-//! Promises: operands come before the instructions that take them; every instruction has been checked by its type rule, so
-//! a program that exists is right; a builder that refused something is unchanged. Knows nothing of how programs run.
+//! Promises: operands come before the instructions that read them; every instruction has been checked by its type rule, so
+//! every program is valid; a refused call leaves the builder unchanged. Does not know how programs run.
 
 use super::dims::{Dims, bad};
 use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Comparison, Data, Element, Known, Type, ValueId, View};

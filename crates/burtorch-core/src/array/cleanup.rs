@@ -1,7 +1,7 @@
-//! Programs without what nothing needs, and without what is computed twice.
+//! Removal of unused instructions and of repeated ones.
 //!
-//! Promises: the same inputs and parameters in the same order, the same outputs to the last bit, one pass each way. Knows no
-//! algebra.
+//! Promises: the same inputs and parameters in the same order, the same outputs bit for bit, one pass in each direction. Does
+//! not know algebra.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
-//! What a value needs, as a program of its own: so that a question about numbers is answered while a program is being built.
+//! The instructions that a value depends on, as a program: it gives numbers while a larger program is being built.
 //!
-//! Promises one visit of each instruction that is not known yet, whatever the length of the program. Knows nothing of where
-//! numbers come from.
+//! Promises: each new instruction is visited once, whatever the length of the program. Does not know where numbers
+//! come from.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,7 +1,7 @@
 //! Products of arrays: matrix products, sums over pairs of axes, and Einstein's notation, as methods of the builder.
 //!
-//! All of them become one product of matrices, with views before and after it; what sums nothing becomes an elementwise
-//! product. Promises NumPy's rules for shapes. Knows nothing of derivatives.
+//! All of them become one product of matrices, with views before and after it; without a sum they become an elementwise
+//! product. Promises: NumPy's rules for shapes. Does not know derivatives.
 
 use super::build::ArrayBuilder;
 use super::dims::{Axes, Dims, bad};

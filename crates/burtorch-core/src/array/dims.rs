@@ -1,7 +1,7 @@
 //! Extents of arrays, and NumPy's rules for them: broadcasting and negative axes.
 //!
-//! Promises: a shape has at most [`Dims::MOST`] axes and a size that fits an `isize`; everything else is an error that names
-//! what was found. Knows nothing of values.
+//! Promises: a shape has at most [`Dims::MOST`] axes and a size that fits an `isize`; any other is an error that names
+//! the found shape. Does not know values.
 
 use std::fmt;
 use std::ops::Deref;

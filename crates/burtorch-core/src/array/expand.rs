@@ -1,7 +1,7 @@
-//! Instructions written out as others: calls as the instructions of what they call, derivatives of partials as their
+//! Expansion of instructions: calls into the instructions of their programs, derivatives of partials into their
 //! formulas.
 //!
-//! Promises the same values to the last bit. Knows nothing of the order in which derivatives are taken.
+//! Promises: the same values bit for bit. Does not know the order in which derivatives are taken.
 
 use super::build::ArrayBuilder;
 use super::dims::{Axes, Dims};

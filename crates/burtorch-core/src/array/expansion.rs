@@ -1,9 +1,9 @@
-//! A row of the op table as a list of operations: what a formula over [`RowMath`] does, recorded.
+//! A row of the op table as a list of operations: the recorded formula over [`RowMath`].
 //!
 //! A formula has no argument that could lead to a builder (`lit` has none at all), so its operations go to a list of the
-//! thread that runs it. Promises: the operations in the order of the formula, each once, however often it is written; the
-//! list of the thread is empty before and after. A literal that is not a number is an operand times NaN, so that what is not
-//! a number has no derivative either. Knows nothing of programs.
+//! current thread. Promises: the operations in the order of the formula, each once, however often it is written; the
+//! list of the thread is empty before and after. A literal NaN is an operand times NaN, so that its derivative is NaN, too.
+//! Does not know programs.
 
 use std::cell::RefCell;
 use std::ops::{Add, Div, Mul, Neg, Sub};

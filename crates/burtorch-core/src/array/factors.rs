@@ -2,8 +2,8 @@
 //!
 //! Formulas: LU and triangular systems as in Giles 2008, "Collected matrix derivative results for forward and reverse mode
 //! algorithmic differentiation"; Cholesky as in Murray 2016, "Differentiation of the Cholesky decomposition"; QR as in Walter
-//! and Lehmann 2018, "Algorithmic differentiation of linear algebra functions". Promises: a matrix of which nothing is reached
-//! receives an adjoint of which nothing is reached. Knows nothing of the order of a derivative's instructions.
+//! and Lehmann 2018, "Algorithmic differentiation of linear algebra functions". Promises: a matrix whose result is unreached
+//! receives an unreached adjoint. Does not know the order of a derivative's instructions.
 
 use std::sync::Arc;
 

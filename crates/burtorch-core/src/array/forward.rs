@@ -1,8 +1,8 @@
-//! Forward mode: the program that computes what changes of inputs change outputs by.
+//! Forward mode: the program that computes tangents of outputs from tangents of inputs.
 //!
-//! Walks the instructions forwards and emits a tangent after each value that moves. Promises: tangents come from the same
-//! partials as adjoints, so both modes agree at kinks; what does not move (a tangent of 0) contributes nothing, however large
-//! its partial is. Knows nothing of reverse mode.
+//! Takes the instructions in order and emits a tangent after each value with a nonzero one. Promises: tangents come from the same
+//! partials as adjoints, so both modes agree at kinks; a tangent of 0 contributes nothing, however large its partial is. Does
+//! not know reverse mode.
 
 use super::activity::{active_operands, active_values};
 use super::build::ArrayBuilder;

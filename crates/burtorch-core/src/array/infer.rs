@@ -1,6 +1,6 @@
 //! The type rules of instructions: shape and element of results, given those of operands.
 //!
-//! Promises that the rule is also the check: what it accepts can run. Knows nothing of how.
+//! Promises: the rule is also the check: an accepted instruction can run. Does not know how.
 
 use super::control::infer_cond;
 use super::dims::{Axes, Dims, bad};

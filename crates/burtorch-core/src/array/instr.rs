@@ -1,7 +1,7 @@
 //! Instructions of array programs, and programs.
 //!
-//! Promises that equal instructions are equal (and have one hash), constants and programs by identity; every value is assigned
-//! once, before it is used. Type rules are in `infer`; knows nothing of how instructions run.
+//! Promises: equal instructions compare equal (and have one hash), constants and programs by identity; every value is assigned
+//! once, before it is used. Type rules are in `infer`. Does not know how instructions run.
 
 use std::fmt::Debug;
 

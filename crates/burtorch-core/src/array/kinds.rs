@@ -1,6 +1,6 @@
-//! What instructions of array programs hold: types, kinds of operations, layouts, numbers.
+//! Fields of instructions of array programs: types, kinds of operations, layouts, numbers.
 //!
-//! Promises that equal ones have one hash, shared objects by identity. Knows nothing of instructions.
+//! Promises: equal ones have one hash, shared objects by identity. Does not know instructions.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

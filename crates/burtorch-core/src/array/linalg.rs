@@ -1,7 +1,7 @@
 //! Linear algebra with NumPy's names, as methods of the builder.
 //!
 //! Promises: the first axes of an operand are a batch of matrices; batches broadcast; a singular matrix gives the infinities
-//! and NaNs of IEEE 754, and [`Plan::singular`](super::Plan::singular) tells of it. Knows nothing of derivatives.
+//! and NaNs of IEEE 754, which [`Plan::singular`](super::Plan::singular) reports. Does not know derivatives.
 
 use super::build::ArrayBuilder;
 use super::dims::{Dims, bad};

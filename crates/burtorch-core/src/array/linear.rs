@@ -1,8 +1,8 @@
-//! What tangents and adjoints have in common: products with partials, sums of contributions, and the second derivatives of
-//! reductions, which are symmetric and so serve both ways.
+//! The common part of tangents and adjoints: products with partials, sums of contributions, and the second derivatives of
+//! reductions, which are symmetric and so serve both modes.
 //!
-//! Promises: where an adjoint or a tangent is unreached, what is made of it here is unreached too, and everything else is never
-//! -0.0. Knows nothing of the order of a derivative's instructions.
+//! Promises: a result from an unreached adjoint or tangent is unreached, too, and every other result is never
+//! -0.0. Does not know the order of a derivative's instructions.
 
 use super::build::ArrayBuilder;
 use super::dims::{Axes, Dims};

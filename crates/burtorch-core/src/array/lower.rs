@@ -1,6 +1,6 @@
-//! Reductions that look at the largest number first, written as the instructions that plans run.
+//! Reductions that need the largest number first, expressed in the instructions of plans.
 //!
-//! Promises the operations and the order of `ops::peak`, so the bits of the eager reductions. Knows nothing of plans.
+//! Promises: the operations and the order of `ops::peak`, so the bits of the eager reductions. Does not know plans.
 
 use super::build::ArrayBuilder;
 use super::control::{hoisted, with_steps_at_once, without_unread};

@@ -1,20 +1,20 @@
-//! Programs over arrays: what they are made of, their derivatives, and how they run.
+//! Programs over arrays: their instructions, their derivatives, and how they run.
 //!
-//! A program is a list of typed instructions, each of which gives values of a static shape: there is one instruction for one
+//! A program is a list of typed instructions, each of which computes values of a static shape: there is one instruction for one
 //! array operation, whatever its length. Elementwise instructions name rows of the op table and have operands of one shape;
-//! broadcasting, transposes and slices are views, which compute nothing. A derivative is a program: reverse mode walks the
-//! instructions backwards, forward mode forwards, and both give programs of the same instructions, so they nest. What a
-//! row contributes to an operand is one instruction, `Pull`, and only when that is differentiated again is its derivative
-//! written out, by running its formula on dual numbers over a scalar that records. An element of an adjoint that no path has reached is -0.0 and every
-//! contribution to a reached one is never -0.0, so unreached elements stay so through every instruction, and infinities beside
-//! them do not spread; elements that `where`, a slice, an index or a maximum does not choose are unreached. Tangents are kept
-//! in the same way: what does not move contributes nothing. An instruction may give several values and may hold other
-//! programs: calls, loops and choices do. Parameters are values by reference, read at every call. A [`Plan`] is a
-//! program made ready: instructions become blocks that fit the first-level cache, views become strides, and memory is
+//! broadcasting, transposes and slices are views, which compute nothing. A derivative is a program: reverse mode takes the
+//! instructions backwards, forward mode forwards, and both give programs of the same instructions, so they nest. The
+//! contribution of a row to an operand is one instruction, `Pull`, and its derivative is expanded only when it is
+//! differentiated again, by running its formula on dual numbers over a scalar that records. An unreached element of an adjoint
+//! is -0.0 and a contribution to a reached one is never -0.0, so unreached elements stay unreached through every instruction,
+//! and infinities beside them do not spread; elements not selected by `where`, a slice, an index or a maximum are unreached.
+//! Tangents follow the same rule: a zero tangent contributes nothing. An instruction may compute several values and may contain
+//! other programs, as calls, loops and choices do. Parameters are values by reference, read at every call. A [`Plan`] is a
+//! compiled program: instructions become blocks that fit the first-level cache, views become strides, and memory is
 //! assigned once by the lifetime of values, so that a call allocates nothing.
 //!
 //! Promises: the type of every value is checked when it is built; first derivatives have the order and the association of the
-//! eager sweep; sums have the order of `reduce_sum`; the same bits on every CPU level. Knows nothing of graphs.
+//! eager sweep; sums have the order of `reduce_sum`; the same bits on every CPU level. Does not know graphs.
 //!
 //! ```
 //! use burtorch_core::array::{ArrayBuilder, Argument, Element, Plan, Reduce, Variable};

@@ -1,7 +1,7 @@
 //! Array functions with NumPy's names and rules, as methods of the builder.
 //!
-//! Promises: a function that is refused leaves the builder as it was. What is composed of other functions has their order of
-//! operations. Knows nothing of derivatives.
+//! Promises: a refused function leaves the builder unchanged. Functions composed of others have their order of
+//! operations. Does not know derivatives.
 
 use super::build::ArrayBuilder;
 use super::dims::{Axes, Dims, bad};

@@ -1,8 +1,8 @@
 //! Small work before large work, so that large work stays together.
 //!
-//! In words: an instruction on few numbers moves up to right behind the last of its operands. Otherwise a sum of a few numbers
-//! between two instructions on many parts those into two passes over memory. Promises the same results to the last bit, and
-//! arguments in their order. Knows nothing of plans.
+//! An instruction on few numbers moves up to right behind the last of its operands. Otherwise a sum of a few numbers
+//! between two instructions on many splits those into two passes over memory. Promises: the same results bit for bit, and
+//! arguments in their order. Does not know plans.
 
 use super::build::ArrayBuilder;
 use super::instr::{ArrayOp, ArrayProgram, ValueId};

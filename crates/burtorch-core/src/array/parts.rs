@@ -1,6 +1,6 @@
-//! Questions about programs: parts of one, what a result reads, whether two are the same.
+//! Analysis of programs: parts of one, the inputs of a result, equality of two.
 //!
-//! Promises one pass over the instructions, no recursion but into programs that instructions hold. Knows nothing of derivatives.
+//! Promises: one pass over the instructions, no recursion except into nested programs. Does not know derivatives.
 
 use super::expand::inlined;
 use super::instr::{Apart, ArrayInstr, ArrayOp, ArrayProgram, Data, Length, Loop, Rows};

@@ -1,8 +1,8 @@
-//! Reverse mode: the program that computes what outputs contribute to inputs.
+//! Reverse mode: the program that computes adjoints of inputs from adjoints of outputs.
 //!
-//! Walks the instructions backwards and emits what each contributes to its operands. Promises: contributions are added in the
-//! order of the eager sweep, each as `adjoint + (contribution + 0.0)`; what no path reaches is unreached, and becomes 0 only in
-//! the gradient that the caller is given. Knows nothing of forward mode.
+//! Takes the instructions backwards and emits the contributions of each to its operands. Promises: contributions are added in the
+//! order of the eager sweep, each as `adjoint + (contribution + 0.0)`; an adjoint without a path is unreached, and becomes 0 only
+//! in the returned gradient. Does not know forward mode.
 
 use super::activity::{active_operands, active_values};
 use super::build::ArrayBuilder;

@@ -1,6 +1,6 @@
 //! Elementwise operations: rows of the op table, and the helpers that their partials call.
 //!
-//! Promises that [`Row`] names each operation in one way. Knows nothing of shapes.
+//! Promises: [`Row`] represents each operation in one way. Does not know shapes.
 
 use crate::ops::{Arity, Function, Op, bend};
 

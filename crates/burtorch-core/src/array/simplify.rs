@@ -1,7 +1,7 @@
-//! Programs without work on adjoints that no path reaches, as derivatives of derivatives leave it, without factors of 1 and
-//! reductions of one number, and without numbers that are kept for partials which do not read them.
+//! Simplification: removes work on unreached adjoints, as in derivatives of derivatives, factors of 1, reductions of one number,
+//! and stored numbers that no partial reads.
 //!
-//! Promises the same results to the last bit: an unreached number is -0.0, which no sum shows. Knows nothing of plans.
+//! Promises: the same results bit for bit: an unreached number is -0.0, which changes no sum. Does not know plans.
 
 use std::collections::HashMap;
 

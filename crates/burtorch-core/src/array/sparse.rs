@@ -1,7 +1,7 @@
 //! Products with sparse rows: types, builder methods, derivatives, batches.
 //!
-//! Promises: they are linear in the array, and the derivative of each kind is another kind; sparse rows have no derivative. Knows
-//! nothing of how rows are kept.
+//! Promises: they are linear in the array, and the derivative of each kind is another kind; sparse rows have no derivative. Does
+//! not know how rows are stored.
 
 use super::batch::Batch;
 use super::build::ArrayBuilder;

@@ -1,7 +1,7 @@
 //! Means, variances, softmax and its relatives, normalisation and attention, as methods of the builder.
 //!
-//! Promises: what is composed of other functions has their order of operations: `mean` is a sum over a count. Knows nothing
-//! of derivatives.
+//! Promises: functions composed of others have their order of operations: `mean` is a sum over a count. Does not know
+//! derivatives.
 
 use super::build::ArrayBuilder;
 use super::dims::{Axes, bad};

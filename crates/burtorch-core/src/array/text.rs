@@ -1,4 +1,4 @@
-//! A program as text, one instruction a line.
+//! A program as text, one instruction per line.
 
 use std::fmt::{self, Write};
 

@@ -1,6 +1,6 @@
-//! What a run of a program takes, as an estimate.
+//! An estimate of the cost of a run.
 //!
-//! Knows nothing of time: work is measured in elementwise operations on a number.
+//! Does not know time: the unit is one elementwise operation on a number.
 
 use super::super::dims::Dims;
 use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, ValueId, View};

@@ -1,10 +1,10 @@
-//! Arrays of many rows of few numbers as one array for each number of a row.
+//! Arrays of many short rows as one array for each number of a row.
 //!
-//! In words: where a program works along short axes behind a long first one, as the batch of a small program does, each
-//! number of a row becomes an array over all rows, a *column*. Indices that are known, slices, transposes, short sums and
-//! products of small matrices then cost no movement of numbers, and columns that no path reaches none at all. The program is
-//! taken if it moves and computes less, by an estimate. Promises the same results to the last bit, but for the rounding of
-//! products of matrices with unreached adjoints. Knows nothing of plans but how they lay out views.
+//! If a program works along short axes behind a long first one, as the batch of a small program does, each number of a row
+//! becomes an array over all rows, a *column*. Known indices, slices, transposes, short sums and products of small matrices then
+//! move no numbers, and unreached columns cost nothing. The new program is used if it moves and computes less, by an estimate.
+//! Promises: the same results bit for bit, except for the rounding of products of matrices with unreached adjoints. Knows plans
+//! only by their layout of views.
 
 mod cost;
 mod numbers;

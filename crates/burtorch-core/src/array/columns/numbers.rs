@@ -1,7 +1,7 @@
-//! Programs over few numbers as programs over single numbers: what bodies of loops with small states become.
+//! Programs over few numbers as programs over single numbers: for bodies of loops with small states.
 //!
-//! In words: the program for a batch of one row, with each number of the row as a column. Promises the same results to the last
-//! bit, as columns do. Knows nothing of loops.
+//! This is the program for a batch of one row, with each number of the row as a column. Promises: the same results bit for
+//! bit, as for columns. Does not know loops.
 
 use super::super::build::ArrayBuilder;
 use super::super::dims::Dims;

@@ -1,6 +1,6 @@
-//! Which number of an array a number of its view is.
+//! The position in an array of a number of its view.
 //!
-//! Knows nothing of programs.
+//! Does not know programs.
 
 use super::super::dims::Dims;
 use super::super::instr::{Slice, View};

@@ -1,8 +1,8 @@
-//! Programs that are kept apart: computed again by reverse mode, or with rules of derivatives of their own.
+//! Opaque programs: recomputed by reverse mode, or with their own rules of derivatives.
 //!
-//! Promises: without rules the values and the first derivatives of the program written out, to the last bit if no operand is
-//! given twice. What is computed again comes after the adjoint that needs it, so nothing of it lives from one pass to the
-//! other. Knows nothing of who makes rules.
+//! Promises: without rules the values and the first derivatives of the inlined program, bit for bit if no operand occurs
+//! twice. Recomputation comes after the adjoint that needs it, so none of its values live from one pass to the
+//! other. Does not know who makes rules.
 
 use super::super::batch::Batch;
 use super::super::build::ArrayBuilder;

@@ -1,10 +1,10 @@
-//! What the steps of a loop compute independently of each other, computed for all steps at once.
+//! Parts of a loop that do not depend on earlier steps, computed for all steps at once.
 //!
-//! In words: what reads slices and captures but no carry comes before the loop, which gets its results in slices; what no carry
-//! of the next step reads comes after the loop, which stacks its operands. A contribution whose factor reads no carry is written
-//! as their product. Promises the same results to the last bit, and to move only what is quicker so: a pass over arrays has no
-//! call for each step, and takes several numbers at a time. What crosses is bounded as what reverse mode keeps. Knows nothing of
-//! how loops run.
+//! Instructions that read slices and captures but no carry move before the loop, which reads their results in slices; those that
+//! no carry of the next step reads move after the loop, which stacks their operands. A contribution whose factor reads no carry
+//! is written as their product. Promises: the same results bit for bit, and only moves that save time: a pass over arrays has no
+//! call for each step, and takes several numbers at a time. The moved values are limited, like those stored for reverse mode. Does
+//! not know how loops run.
 
 use std::collections::HashMap;
 

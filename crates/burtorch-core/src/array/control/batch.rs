@@ -1,7 +1,7 @@
-//! Batches of loops and choices: rows go through a loop together.
+//! Batches of loops and choices: all rows run through a loop together.
 //!
-//! Promises: carries that depend on no row are computed once. A `while` whose predicate depends on the row runs until all rows
-//! are done, and a row that is done keeps its carries; a choice whose predicate does computes both branches.
+//! Promises: carries that do not depend on a row are computed once. A `while` whose predicate depends on the row runs until all
+//! rows are finished, and a finished row keeps its carries; a choice with such a predicate computes both branches.
 
 use super::super::batch::Batch;
 use super::super::build::ArrayBuilder;

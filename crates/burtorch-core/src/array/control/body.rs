@@ -1,6 +1,6 @@
-//! Bodies: programs made of others, with arguments that belong together side by side.
+//! Bodies: programs composed of others, with related arguments side by side.
 //!
-//! Knows nothing of what a body is for.
+//! Does not know the purpose of a body.
 
 use super::super::build::ArrayBuilder;
 use super::super::instr::{ArrayOp, ArrayProgram, Element, Length, Loop, Shared, Type, ValueId};

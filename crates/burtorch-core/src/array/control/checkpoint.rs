@@ -1,7 +1,7 @@
-//! Loops made ready for reverse mode: carries stacked, or those at checkpoints only.
+//! Preparation of loops for reverse mode: all carries stacked, or only those at checkpoints.
 //!
-//! A loop with checkpoints is written as a loop over segments, each of which is a loop: reverse mode then keeps the carries at
-//! the segments' starts, and those of one segment at a time.
+//! A loop with checkpoints becomes a loop over segments, each of which is a loop: reverse mode then stores the carries at
+//! the start of each segment, and those of one segment at a time.
 
 use super::super::build::ArrayBuilder;
 use super::super::dims::Dims;

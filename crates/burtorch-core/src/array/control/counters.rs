@@ -1,8 +1,8 @@
-//! Loops without the integers that count their steps.
+//! Removal of integer step counters from loops.
 //!
-//! In words: an integer carry that begins with a constant and grows by one is known in every step, so what is made of it comes in
-//! slices: the integer itself, the integer as a float, and the element of a captured array that it names. Then a body of floats
-//! is one of floats alone. Promises the same values and derivatives to the last bit.
+//! An integer carry that begins with a constant and grows by one is known in every step, so its uses come in slices: the integer
+//! itself, the integer as a float, and the element of a captured array at that index. A body of floats then has floats
+//! only. Promises: the same values and derivatives bit for bit.
 
 use super::super::build::ArrayBuilder;
 use super::super::dims::Dims;

@@ -1,4 +1,4 @@
-//! Forward mode of loops and choices: carries and slices are followed by their tangents.
+//! Forward mode of loops and choices: the tangents of carries and slices follow them.
 
 use super::super::activity::{active_in_loop, active_values};
 use super::super::build::ArrayBuilder;

@@ -1,7 +1,7 @@
-//! What is equal in all steps of a loop, computed before it.
+//! Loop-invariant instructions, moved before the loop.
 //!
-//! Promises that what moves out of a body reads captures only and ends by itself: no loops, no choices. Before derivatives are
-//! taken, floats that are computed stay in the body, so that each step contributes to captures as in the unrolled program.
+//! Promises: a moved instruction reads captures only and always terminates: no loops, no choices. Before derivatives are
+//! taken, computed floats stay in the body, so that each step contributes to captures as in the unrolled program.
 
 use super::super::build::ArrayBuilder;
 use super::super::cleanup::computes_no_float;

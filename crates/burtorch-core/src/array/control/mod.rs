@@ -1,8 +1,8 @@
-//! Loops, choices, and programs that are kept apart: instructions that hold programs.
+//! Loops, choices, and opaque programs: instructions that contain programs.
 //!
 //! Type rules, builder methods, and the rules of derivatives and batches. Promises: a rolled loop has the values and the first
-//! derivatives of the unrolled one to the last bit, as long as a step passes on each carry as a value of its own and begins
-//! from different values. Knows nothing of how loops run.
+//! derivatives of the unrolled one bit for bit, as long as each step returns every carry as a separate value and starts
+//! from different values. Does not know how loops run.
 
 mod types;
 

@@ -1,6 +1,6 @@
-//! Reverse mode of loops and choices: a loop runs backwards over the carries that it kept.
+//! Reverse mode of loops and choices: a loop runs backwards over its stored carries.
 //!
-//! Promises: the adjoint of a capture begins with what it has outside of the loop, and a carry's with what it has beside the
+//! Promises: the adjoint of a capture starts with its contributions from outside the loop, and a carry's with those beside the
 //! loop, so that contributions are added in the order of the unrolled program.
 
 use std::collections::HashMap;

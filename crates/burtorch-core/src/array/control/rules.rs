@@ -1,7 +1,7 @@
-//! Rules of derivatives: each direction by the other one, checked, and for many rows.
+//! Rules of derivatives: each mode from the other one, checked, and for many rows.
 //!
-//! Promises: a rule has the types that its program asks for. A rule is linear, so the other direction is its transpose. Knows
-//! nothing of where rules stand.
+//! Promises: a rule has the types that its program requires. A rule is linear, so the other mode is its transpose. Does not
+//! know where rules are stored.
 
 use super::super::batch::Batch;
 use super::super::build::ArrayBuilder;

@@ -1,6 +1,6 @@
-//! Loops without slices that their bodies do not read, and without what they stack and nothing reads.
+//! Removal of slices that the body of a loop does not read, and of unread stacked results.
 //!
-//! Promises the same results to the last bit.
+//! Promises: the same results bit for bit.
 
 use super::super::expand::copied;
 use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Loop, ValueId};

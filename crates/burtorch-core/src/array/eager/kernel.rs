@@ -1,8 +1,8 @@
-//! Programs of operations, ready to run in both directions, and where they are kept.
+//! Compiled programs of operations in both directions, and their cache.
 //!
-//! Promises: a program that is met again costs one look into a table; a thread keeps a bounded number of them and of their
-//! bytes. A plan that runs is nowhere else, so what runs meanwhile, as handlers of signals do, makes one of its own. Knows nothing
-//! of nodes.
+//! Promises: a known program costs one table lookup; a thread caches a bounded number of them and of their bytes. A
+//! running plan is not in the cache, so code that runs meanwhile, such as signal handlers, makes its own. Does not know
+//! nodes.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,10 +1,10 @@
-//! Arrays of a graph: operations evaluated at once, and a reverse pass over what was done.
+//! Arrays of a graph: operations evaluated at once, and a reverse pass over their nodes.
 //!
-//! In words: an operation is a small program of one call of the builder, so it has the instructions, kernels and adjoint rules
-//! of a traced function. A program is made ready once (`kernel`) and kept by what it is, its forward and its reverse pass
-//! apart (`split`); an array is a result of a node (`node`), which holds what its reverse pass reads; a `tape` walks nodes
+//! An operation is a small program of one call of the builder, so it has the instructions, kernels and adjoint rules
+//! of a traced function. A program is compiled once (`kernel`) and cached by its structure, with separate forward and reverse
+//! passes (`split`); an array is a result of a node (`node`), which stores the operands of its reverse pass; a `tape` takes nodes
 //! from the last to the first (`walk`). Promises: sums of adjoints have the order and the association of the reverse pass of the
-//! whole program, so gradients have its bits; nodes that nothing holds go at once, without recursion.
+//! whole program, so gradients have its bits; unreferenced nodes are freed at once, without recursion.
 
 mod kernel;
 mod node;

@@ -1,7 +1,7 @@
-//! Nodes: what was computed from what, and numbers.
+//! Nodes: operands and numbers of operations.
 //!
-//! Promises: a node lives while a handle or a node that reads it does; numbers that neither needs go with the last handle; long
-//! chains go without recursion. Knows nothing of programs.
+//! Promises: a node lives as long as a handle or a node that reads it; numbers that no node needs are freed with the last handle;
+//! long chains are freed without recursion. Does not know programs.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};

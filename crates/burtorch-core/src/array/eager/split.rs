@@ -1,8 +1,8 @@
-//! A program and its reverse pass as programs of their own.
+//! Separate programs for the forward and the reverse pass.
 //!
-//! In words: both are built as one, as for a traced function; what the reverse part reads of the forward part is kept, but for
-//! views and constants, which are made again, and for what lies in programs with loops, which is computed again. Promises the
-//! instructions that the whole would have. Knows nothing of numbers.
+//! Both are built as one, as for a traced function; forward values that the reverse pass reads are stored, except for
+//! views and constants, which are made again, and for values inside programs with loops, which are recomputed. Promises: the
+//! instructions of the whole program. Does not know numbers.
 
 use super::super::activity::active_values;
 use super::super::build::ArrayBuilder;

@@ -1,7 +1,7 @@
-//! A tape: evaluates operations, walks nodes backwards, rewinds.
+//! A tape: evaluates operations, takes nodes backwards, rewinds.
 //!
-//! Promises: an operation that is refused leaves nothing; a sweep that is refused or interrupted adds to no gradient; handles
-//! whose nodes were rewound are known as stale. Knows neither Python nor where parameters live.
+//! Promises: a refused operation changes nothing; a refused or interrupted sweep adds to no gradient; handles
+//! of removed nodes are known as stale. Knows neither Python nor where parameters are stored.
 
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

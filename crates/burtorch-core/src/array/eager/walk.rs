@@ -1,4 +1,4 @@
-//! A walk backwards over nodes, from the last to the first.
+//! Traversal of nodes from the last to the first.
 //!
 //! Promises: each node is visited once, after all that read it; adjoints are added in the order of the reverse pass of the whole
 //! program. Adds to no gradient.

@@ -1,6 +1,6 @@
-//! Values that a chain computes again, rather than that the chain before it stores them.
+//! Values that a chain recomputes, so that an earlier chain need not store them.
 //!
-//! Promises that what they take is in memory when it is read. Knows nothing of how chains run.
+//! Promises: their operands are in memory when they are read. Does not know how chains run.
 
 use super::super::instr::{ArrayInstr, ArrayOp, ValueId};
 use super::super::row::Row;

@@ -1,7 +1,7 @@
-//! Instructions that are a step of their own: layout, indexing, running results and products.
+//! Instructions with a step of their own: layout, indexing, running results and products.
 //!
-//! Promises the order that the instruction's documentation names; indices are checked before anything is added. Knows nothing
-//! of chains.
+//! Promises: the order in the instruction's documentation; indices are checked before anything is added. Does not know
+//! chains.
 
 use super::super::dims::Dims;
 use super::super::instr::{ArrayOp, Cumulate, Data, Element, Reduce, Slice, Type, View};

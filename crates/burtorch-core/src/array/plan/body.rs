@@ -1,7 +1,7 @@
 //! Plans as bodies of loops and choices, on buffers of their own or on single numbers.
 //!
-//! Promises that a result becomes an argument of the next run without a copy where no other value lives in its buffer. Knows
-//! nothing of the order of steps.
+//! Promises: a result becomes an argument of the next run without a copy if no other value is in its buffer. Does not know
+//! the order of steps.
 
 use std::collections::HashMap;
 

@@ -1,14 +1,14 @@
 //! A chain of elementwise instructions and reductions over one shape, run block by block.
 //!
-//! In words: for each instruction, for each number, compute. Departures:
-//! 1. Numbers are taken in blocks that stay in the first-level cache, and all instructions are run on a block before the
+//! The simple algorithm: for each instruction, for each number, compute. Departures:
+//! 1. Numbers are processed in blocks that stay in the first-level cache, and all instructions run on a block before the
 //!    next: a value that only the chain reads is never written to memory.
-//! 2. An instruction is written out as the operations of its row's formula, so one set of kernels serves values and
+//! 2. An instruction is expanded to the operations of its row's formula, so one set of kernels serves values and
 //!    derivatives of any order.
-//! 3. Operands whose numbers lie side by side are read in place; a number that is the same throughout fills its block
-//!    once a run; all others are gathered into a block.
+//! 3. Contiguous operands are read in place; a repeated number fills its block once per run; all others are gathered into a
+//!    block.
 //!
-//! Promises the bits of each operation on one number. Knows nothing of the steps around it.
+//! Promises: the bits of each operation on one number. Does not know the steps around it.
 
 use super::math::{ArrayFloat, BlockOp, arity, compute};
 use super::memory::Bank;

@@ -1,6 +1,6 @@
-//! Which instructions run in chains of blocks, and what they take there.
+//! The instructions that run in chains of blocks, and their costs there.
 //!
-//! Knows nothing of the order of work.
+//! Does not know the order of work.
 
 use super::super::columns::LONG;
 use super::super::instr::{ArrayOp, ArrayProgram, Element, ValueId, View};

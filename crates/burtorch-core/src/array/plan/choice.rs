@@ -1,6 +1,6 @@
 //! Choices between two bodies, of which one runs.
 //!
-//! Knows nothing of what bodies compute.
+//! Does not know what bodies compute.
 
 use super::super::instr::{Element, Type};
 use super::alone::Operand;

@@ -1,7 +1,7 @@
-//! Makes a chain of instructions: formulas written out, operands found, blocks assigned.
+//! Compiles instructions to a chain: formulas expanded, operands located, blocks assigned.
 //!
-//! Promises that work comes in the order of the instructions, and that no operation writes a block that it reads. Knows nothing
-//! of how blocks are computed.
+//! Promises: work keeps the order of the instructions, and no operation writes a block that it reads. Does not know how
+//! blocks are computed.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
-//! Loops: bodies that run in place, on buffers of their own.
+//! Loops: bodies that run in place, on their own buffers.
 //!
-//! In words: arguments are copied into a body's buffers once, carries from its results to its arguments after each step, slices
-//! before it, and what is stacked after it. Promises no heap call but where a loop of unknown length takes more steps than ever
-//! before. Knows nothing of what bodies compute.
+//! Arguments are copied to a body's buffers once, carries from its results to its arguments after each step, slices
+//! before it, and stacked results after it. Promises: no heap call unless a loop of unknown length takes more steps than ever
+//! before. Does not know what bodies compute.
 
 use std::collections::HashMap;
 

@@ -2,7 +2,7 @@
 //!
 //! Promises: a product with a vector on either side is one inner product in the order of `inner_product` for each result; a
 //! product of two matrices is one chain of fused multiply-adds over k for each result, in order. Terms with an unreached
-//! adjoint are left out. Knows nothing of plans.
+//! adjoint are skipped. Does not know plans.
 
 use super::super::dims::Dims;
 use super::super::instr::Dot;

@@ -1,9 +1,8 @@
 //! The order of work: which instructions run together in one chain of blocks, and which alone.
 //!
-//! In words: an elementwise instruction joins the chain that computes one of its operands, or the last chain over the same
-//! shape, unless an operand is ready only later; reductions over neighbouring axes end a chain. Everything else is a step of
-//! its own. Promises that a step reads only what steps before it wrote, or its own blocks. Knows nothing of memory but how
-//! long it is needed.
+//! An elementwise instruction joins the chain that computes one of its operands, or the last chain over the same
+//! shape, unless an operand is computed later; reductions over neighbouring axes end a chain. Every other instruction is a
+//! step of its own. Promises: a step reads only results of earlier steps, or its own blocks. Knows only the lifetime of memory.
 
 use std::collections::{HashMap, HashSet};
 

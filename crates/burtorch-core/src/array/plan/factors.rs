@@ -1,7 +1,7 @@
 //! Factorisations and linear systems, matrix by matrix.
 //!
-//! Promises the kernels' bits; columns of right sides that are adjoints without a reached element stay unreached. Knows nothing
-//! of derivatives.
+//! Promises: the kernels' bits; columns of right sides that are unreached adjoints stay unreached. Does not know
+//! derivatives.
 
 use super::super::instr::{ArrayOp, Element, Solve, Type};
 use super::alone::Operand;

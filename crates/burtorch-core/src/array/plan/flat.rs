@@ -1,8 +1,9 @@
-//! Bodies whose arrays are short: everything in one room, and most of the work in one list.
+//! Bodies with short arrays: all of them in one allocation, and most of the work in one list.
 //!
-//! In words: the steps of a plan, on the same numbers. Departures: buffers, constants and blocks lie side by side, so elementwise
-//! operations, copies and sums in part are strips of one list, which a level is chosen for once; of an array of some tens of numbers
-//! they take a fraction of what a step takes to begin. Promises the bits of the plan. Knows nothing of how steps become strips.
+//! The simple algorithm: the steps of a plan, on the same numbers. Departures: buffers, constants and blocks are adjacent, so
+//! elementwise operations, copies and partial sums are strips of one list, for which a level is chosen once; for an array of some
+//! tens of numbers they take a fraction of the overhead of a step. Promises: the bits of the plan. Does not know how steps become
+//! strips.
 
 use super::Argument;
 use super::alone::Alone;

@@ -1,6 +1,6 @@
-//! Plans of bodies as strips in one room.
+//! Plans of bodies as strips in one allocation.
 //!
-//! Promises that work comes in the order of the plan's steps. Knows nothing of how strips run.
+//! Promises: work keeps the order of the plan's steps. Does not know how strips run.
 
 use super::super::expansion::MathOp;
 use super::super::instr::{ArrayOp, Element};

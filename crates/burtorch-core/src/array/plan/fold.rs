@@ -1,7 +1,7 @@
-//! What depends on constants alone, computed when a plan is made.
+//! Constant folding when a plan is made.
 //!
-//! Promises the bits that a run would have computed, and no more memory than a few megabytes: larger constants are computed at each
-//! run. What a run would refuse is left to it. Knows nothing of chains.
+//! Promises: the bits that a run would compute, and no more memory than a few megabytes: larger constants are computed in each
+//! run. Errors are left to the run. Does not know chains.
 
 use std::sync::Arc;
 

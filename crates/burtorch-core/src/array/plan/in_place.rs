@@ -1,6 +1,6 @@
-//! Results in memory of their own, and what is changed in place: sums that nothing else reads, and the state of a loop.
+//! Results in their own memory, and in-place changes: sums that nothing else reads, and the state of a loop.
 //!
-//! Promises that a step that writes over an argument or a sum is the last to read it. Knows nothing of how steps run.
+//! Promises: a step that overwrites an argument or a sum is the last to read it. Does not know how steps run.
 
 use super::super::instr::{ArrayOp, ValueId};
 use super::draft::{Carried, Draft, Drafts, need_of};

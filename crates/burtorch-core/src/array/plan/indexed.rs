@@ -1,6 +1,6 @@
 //! Elements by index, and contributions to them.
 //!
-//! Promises the order of the indices; one outside of its axis is refused. Knows nothing of plans.
+//! Promises: the order of the indices; an index outside its axis is refused. Does not know plans.
 
 use super::super::dims::Dims;
 use super::math::ArrayFloat;

@@ -1,6 +1,6 @@
-//! What programs that others hold can do: bodies of loops, branches of choices, blocks of rows.
+//! The interface of nested programs: bodies of loops, branches of choices, blocks of rows.
 //!
-//! Knows nothing of who holds them.
+//! Does not know the instructions that contain them.
 
 use std::fmt::Debug;
 

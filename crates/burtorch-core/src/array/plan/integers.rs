@@ -1,7 +1,7 @@
 //! Integers of programs: indices and counts, one by one.
 //!
-//! Promises wrapping arithmetic, as NumPy has it, and division toward negative infinity; a division by 0 gives 0. Knows
-//! nothing of plans.
+//! Promises: wrapping arithmetic, as in NumPy, and division toward negative infinity; a division by 0 gives 0. Does not
+//! know plans.
 
 use std::cmp::Ordering;
 

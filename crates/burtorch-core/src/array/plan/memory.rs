@@ -1,7 +1,7 @@
-//! The memory of a plan: buffers shared by values whose times do not meet, and the numbers that it keeps.
+//! The memory of a plan: buffers shared by values with disjoint lifetimes, and the stored numbers.
 //!
-//! Promises: memory is asked for when a plan is made, never later, and a refusal is an error. Knows nothing of steps but
-//! their order.
+//! Promises: memory is allocated when a plan is made, never later, and a failure is an error. Knows only the order of
+//! steps.
 
 use std::any::Any;
 use std::cmp::Reverse;

@@ -1,7 +1,7 @@
-//! A program made ready to run at fixed shapes.
+//! A program compiled for fixed shapes.
 //!
-//! Promises: after it is made a plan allocates nothing; a run that is refused gives no results; results stay until the next
-//! run. Knows nothing of derivatives.
+//! Promises: after its creation a plan allocates nothing; a refused run gives no results; results remain until the next
+//! run. Does not know derivatives.
 
 mod argument;
 mod math;

@@ -1,7 +1,7 @@
 //! Loops whose bodies compute single numbers: all steps in one piece of code over one list of slots.
 //!
-//! Promises the bits of the body run step by step, and no heap call but where a loop of unknown length takes more steps than ever
-//! before. Knows nothing of where slices come from.
+//! Promises: the bits of the body run step by step, and no heap call unless a loop of unknown length takes more steps than ever
+//! before. Does not know where slices come from.
 
 use super::inner::Body;
 use super::math::ArrayFloat;

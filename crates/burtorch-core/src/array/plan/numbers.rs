@@ -1,7 +1,7 @@
 //! A chain over single numbers: loads, operations, stores.
 //!
-//! Promises that every number has a slot of its own, so that chains can follow each other in one piece of code. Knows nothing
-//! of loops.
+//! Promises: every number has its own slot, so that chains can follow each other in one piece of code. Does not know
+//! loops.
 
 use std::collections::HashMap;
 

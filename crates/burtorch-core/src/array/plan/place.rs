@@ -1,7 +1,7 @@
-//! Where the numbers of a value lie: views as strides.
+//! The positions of a value's numbers: views as strides.
 //!
-//! Promises that a place never reaches outside of its source, as long as the source has the numbers of the value it was made
-//! for. Knows nothing of what is computed.
+//! Promises: a place stays inside its source, as long as the source has the length of the value it was made
+//! for. Does not know the computation.
 
 use std::ops::Range;
 

@@ -1,11 +1,11 @@
-//! Reductions over one stretch of axes, fed with blocks in C order.
+//! Reductions over one run of axes, on blocks in C order.
 //!
-//! Promises the order of the eager reductions: sums of sixteen or more from eight running sums, others and products from
-//! the first to the last. Knows nothing of where blocks come from.
+//! Promises: the order of the eager reductions: sums of sixteen or more from eight running sums, others and products from
+//! the first to the last. Does not know where blocks come from.
 //!
-//! In words: numbers of a row go to running results by their place. Departures: a row of `n` vectors (`inner` numbers side by
-//! side that are not reduced) has that many results side by side, so vectors of the CPU run along them; where `inner` is 1,
-//! eight running results are one vector.
+//! The simple algorithm: numbers of a row are added to running results by their place. Departures: a row of `n` vectors (`inner`
+//! neighbouring numbers that are not reduced) has that many results side by side, so vectors of the CPU run along them; if
+//! `inner` is 1, eight running results are one vector.
 
 use super::super::instr::Reduce;
 use super::math::ArrayFloat;

@@ -1,7 +1,8 @@
-//! Rows: a program that runs on blocks of them, and totals over the blocks.
+//! Rows: a program that runs on blocks of rows, and totals over the blocks.
 //!
-//! In words: blocks are as long as fits a cache and a power of two; what is left over goes in shorter powers of two. Each block
-//! reads its rows where they are, or copies them first where they do not lie in C order. Promises: totals add blocks in their order; no heap call. Knows nothing of what a block computes.
+//! The length of a block is a power of two that fits a cache; the rest is divided into shorter powers of two. Each block
+//! reads its rows in place, or copies them first if they are not in C order. Promises: totals add blocks in their order; no heap
+//! call. Does not know what a block computes.
 
 use super::super::build::ArrayBuilder;
 use super::super::expand::copied;

@@ -1,9 +1,9 @@
 //! Operations on single numbers, as steps that jump to each other.
 //!
-//! In words: for each operation, read its slots, compute, write a slot. Departures, as in `program/steps`: an operation holds
-//! the address of code for it, which ends with a jump to that of the next and keeps no register for its caller; the number
-//! computed last comes in a register, as a number that is stored and loaded again waits 5 cycles; a contribution that is a
-//! product is one step. Promises the bits of the operations on blocks. Knows nothing of programs.
+//! The simple algorithm: for each operation, read its slots, compute, write a slot. Departures, as in `program/steps`: an
+//! operation has the address of code for it, which ends with a jump to that of the next and saves no register for its caller; the
+//! last computed number stays in a register, because a number that is stored and loaded again waits 5 cycles; a contribution that
+//! is a product is one step. Promises: the bits of the operations on blocks. Does not know programs.
 #![allow(unsafe_code)]
 
 use super::super::expansion::MathOp;

@@ -1,7 +1,7 @@
 //! Products with sparse rows.
 //!
-//! Promises: numbers of a row are added in their order, in four running sums where the array is a vector; rows are added in order.
-//! Rows and columns are checked before they are used. Knows nothing of plans.
+//! Promises: numbers of a row are added in their order, in four running sums if the array is a vector; rows are added in order.
+//! Rows and columns are checked before they are used. Does not know plans.
 
 use super::super::dims::{Dims, bad};
 use super::super::instr::{SparseDot, SparseKind};

@@ -1,6 +1,6 @@
-//! Drafts as steps that are ready to run.
+//! Executable steps from drafts.
 //!
-//! Knows nothing of the order of steps.
+//! Does not know the order of steps.
 
 use super::super::instr::{ArrayOp, ArrayProgram, Element, Type};
 use super::alone::{Alone, Operand};

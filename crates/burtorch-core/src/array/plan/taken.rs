@@ -1,6 +1,6 @@
-//! Results of a run that are taken away with their memory.
+//! Results of a run that are moved out with their memory.
 //!
-//! Promises: what is taken is not copied where it has memory of its own; the next run has new memory. Knows nothing of who takes.
+//! Promises: a moved result is not copied if it has its own memory; the next run has new memory. Does not know the receiver.
 
 use super::super::instr::{Data, Element};
 use super::memory::room;

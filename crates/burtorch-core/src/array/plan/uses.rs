@@ -1,6 +1,6 @@
 //! How often the steps of a plan read and write each buffer.
 //!
-//! Knows nothing of what they compute.
+//! Does not know what they compute.
 
 use super::super::instr::Element;
 use super::math::{ArrayFloat, arity};

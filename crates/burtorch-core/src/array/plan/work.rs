@@ -1,6 +1,6 @@
-//! Work on blocks: what a chain does with each of them, in order.
+//! Work on blocks: the operations of a chain on each block, in order.
 //!
-//! Promises that no operation writes a block that it reads. Knows nothing of how blocks are computed.
+//! Promises: no operation writes a block that it reads. Does not know how blocks are computed.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,7 +1,7 @@
 //! Derivatives of rows, which are rows.
 //!
-//! Promises: adjoints of shared operands are totals, those of mapped ones stay with their rows. What the values need is computed
-//! again; [`rows_together`](super::rows_together) joins both where nothing stands between them.
+//! Promises: adjoints of shared operands are totals, those of mapped ones stay with their rows. Forward values are
+//! recomputed; [`rows_together`](super::rows_together) joins both if nothing is between them.
 
 use std::slice::from_ref;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Programs for each of many rows, with totals over the rows: an instruction that runs in blocks.
 //!
-//! Promises: a total is the sum of blocks in order, each of which is summed in an order of its own that depends on shapes only; the
-//! derivative of a total is one, so no array of a gradient for each row arises. Knows nothing of how blocks run.
+//! Promises: a total is the sum of blocks in order, each of which is summed in its own order that depends on shapes only; the
+//! derivative of a total is one, so there is never an array with a gradient for each row. Does not know how blocks run.
 
 mod total;
 mod types;

@@ -1,6 +1,6 @@
 //! Rows of the same operands, joined: values and gradients take one pass over the data.
 //!
-//! Promises the same results; what two bodies share is computed once. One pass over the instructions for each pair that is joined.
+//! Promises: the same results; common parts of two bodies are computed once. One pass over the instructions for each joined pair.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! The program of a block of rows, and totals over the rows of it.
+//! The program of a block of rows, and totals over its rows.
 //!
-//! In words: a total is taken where it costs least. It goes before layouts, sums of adjoints and scatters, and the total of one
-//! product for each row is a product over all rows. Promises values within rounding of a sum over the first axis, in an order that
-//! depends on shapes only; what no row reaches stays unreached. Knows nothing of blocks.
+//! A total is taken where it costs least. It goes before layouts, sums of adjoints and scatters, and the total of one
+//! product for each row is a product over all rows. Promises: values within rounding of a sum over the first axis, in an order
+//! that depends on shapes only; elements that no row reaches stay unreached. Does not know blocks.
 
 use std::collections::HashMap;
 

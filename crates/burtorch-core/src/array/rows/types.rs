@@ -1,4 +1,4 @@
-//! The type rule of rows, and programs of them made of the program of one row.
+//! The type rule of rows, and their programs from the program of one row.
 
 use std::sync::Arc;
 
