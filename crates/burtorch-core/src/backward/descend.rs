@@ -1,6 +1,6 @@
-//! The sweep where it meets more than scalar nodes: reductions, inner products, parameters, blocks.
+//! The sweep over other nodes than scalar ones: reductions, inner products, parameters, blocks.
 //!
-//! Promises: nodes are taken in the order of `scalars`, which this hands everything with one or two operands to.
+//! Promises: nodes are taken in the order of `scalars`, which handles every node with one or two operands.
 #![allow(unsafe_code)]
 
 use super::scalars::{Cursor, Descent, Way, pull_apart};

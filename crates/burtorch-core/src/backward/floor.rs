@@ -1,6 +1,6 @@
-//! How far down a sweep goes that is asked for some gradients only.
+//! The lowest node of a sweep for some gradients only.
 //!
-//! Promises: below the node found nothing is asked for. Costs a look at each scalar node and at each block.
+//! Promises: no gradient below it is requested. Reads each scalar node and each block once.
 
 use crate::graph::{BlockHeader, Topology};
 use crate::ops::{Arity, Op};

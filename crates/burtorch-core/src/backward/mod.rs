@@ -1,7 +1,7 @@
-//! The sweep in its variants: into the graph, into caller-given memory, interruptible.
+//! The sweep in its variants: into the graph, into the caller's memory, interruptible.
 //!
 //! Promises: one pass in reverse building order, no recursion, no allocation; cost follows the span between the root
-//! and the lowest node it reaches; leaves and parameters accumulate, everything else is of this sweep alone.
+//! and the lowest node it reaches; leaves and parameters accumulate, all other adjoints are of this sweep alone.
 
 mod descend;
 mod floor;

@@ -1,6 +1,6 @@
-//! Adjoints that need not be made "not reached" before a sweep, as its first contribution to them overwrites them all.
+//! Adjoints that need not be set to "not reached" before a sweep, because its first contribution overwrites them all.
 //!
-//! Promises: what a sweep leaves is the same as if they had been. Rows of a table that a dense layer alone reads are such:
+//! Promises: the results of a sweep are the same. This applies to rows of a table that only a dense layer reads:
 //! 256 KB for 64 samples of the character model, which would be written, read and written again.
 
 use std::ops::Range;

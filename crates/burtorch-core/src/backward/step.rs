@@ -1,6 +1,6 @@
-//! One step of a sweep: what a single node contributes to its operands.
+//! One step of a sweep: the contributions of a single node to its operands.
 //!
-//! Promises: gradients of operands are added to, also where a sweep would start from nothing; nothing else changes.
+//! Promises: adds to the gradients of operands, even where a sweep would start from zero; nothing else changes.
 
 use crate::error::Result;
 use crate::graph::{BlockHeader, Graph, NodeId, Sweep};

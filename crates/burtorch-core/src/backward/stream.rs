@@ -1,7 +1,7 @@
-//! Sweeps that hand gradients on while they descend.
+//! Sweeps that return gradients in parts.
 //!
-//! Promises: a range is handed on when the last node that reads some of it has been taken; it has the bits of a sweep that hands on
-//! nothing. Knows nothing of what becomes of it.
+//! Promises: a range is returned when the last node that reads a part of it has been taken; it has the bits of an ordinary
+//! sweep. Does not know the receiver.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Compressors: a sparsifier, which chooses coordinates, and a quantiser, which rounds what is sent.
+//! Compressors: a sparsifier, which chooses coordinates, and a quantiser, which rounds the sent numbers.
 
 use super::message::Message;
 use super::number::Number;

@@ -1,4 +1,4 @@
-//! What a compressor sends: which coordinates, and a number for each.
+//! The message of a compressor: coordinates, and a number for each.
 
 use super::number::Number;
 use super::top::Candidates;

@@ -1,7 +1,7 @@
-//! Compressors of vectors: what is sent in place of a gradient, with the constants that theory asks for.
+//! Compressors of vectors: messages in place of gradients, with the constants of the theory.
 //!
-//! Promises: what is sent depends on the vector, the draws and the client alone; a message that was encoded as bytes decodes to
-//! the same message; no heap call after warm-up. Does not know what the vectors are, nor who sends them.
+//! Promises: a message depends on the vector, the draws and the client alone; a message encoded as bytes decodes to
+//! the same message; no heap call after warm-up. Does not know the meaning of the vectors, nor who sends them.
 
 mod compressor;
 mod message;

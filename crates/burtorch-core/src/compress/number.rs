@@ -1,4 +1,4 @@
-//! The numbers that are compressed, as bits.
+//! Compressed numbers, as bits.
 
 use crate::kernels::KernelFloat;
 use crate::scalar::Float;

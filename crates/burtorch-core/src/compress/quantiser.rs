@@ -1,4 +1,4 @@
-//! How numbers that are sent are rounded.
+//! Rounding of sent numbers.
 
 use super::message::{Message, Values};
 use super::number::Number;

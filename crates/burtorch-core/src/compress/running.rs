@@ -1,7 +1,8 @@
-//! The largest numbers of a vector whose parts come one after the other, in any order.
+//! The largest numbers of a vector that arrives in parts, in any order.
 //!
-//! Promises: the choice of TopK from the whole vector, however it is cut; memory of about 2 k numbers. Of equal magnitudes the lowest
-//! index comes first, so the choice is that of an order of all numbers, and the largest of a part that has come are enough.
+//! Promises: the choice of TopK from the whole vector, for any division into parts; memory of about 2 k numbers. Of equal
+//! magnitudes the lowest index comes first, so the choice follows an order of all numbers, and the largest of each part are
+//! enough.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! Which coordinates are sent.
+//! The choice of sent coordinates.
 
 use super::message::{Message, Support, WHAT};
 use super::number::Number;

@@ -1,9 +1,9 @@
 //! The largest numbers of a vector.
 //!
-//! The simple algorithm sorts all magnitudes. Departures: 1. a sample of a long vector tells a magnitude that a few more than k
-//! numbers reach, and one pass at the speed of memory finds these, 32 at a time; a sample that misleads costs a second pass over
-//! all numbers but zeros. 2. Numbers are compared as a whole with magnitudes that narrow the range which the k-th is in, 8 numbers
-//! at a time: in turn with one that about k reach if magnitudes are spread evenly, and with the middle of the range.
+//! The simple algorithm sorts all magnitudes. Departures: 1. a sample of a long vector gives a magnitude that a few more than k
+//! numbers reach, and one pass at the speed of memory finds these, 32 at a time; a misleading sample costs a second pass over
+//! all nonzero numbers. 2. All numbers are compared with magnitudes that narrow the range of the k-th one, 8 numbers at a
+//! time: in turn with one that about k reach if magnitudes are spread evenly, and with the middle of the range.
 
 use super::number::Number;
 use crate::error::{Error, Result};

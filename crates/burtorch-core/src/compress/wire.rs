@@ -1,8 +1,8 @@
 //! Messages as bytes.
 //!
 //! A header of 12 bytes (version and dtype, support and encoding, levels, length, numbers sent), the unit, then the places,
-//! then the numbers; little-endian, bits from the lowest, each part filled up with zeros to a whole byte. A list of places
-//! takes a bit for each coordinate, or the bits of an index for each number sent, whichever is fewer.
+//! then the numbers; little-endian, bits from the lowest, each part padded with zeros to a whole byte. A list of places
+//! takes a bit for each coordinate, or the bits of an index for each sent number, whichever is fewer.
 
 use super::message::{Message, Support, Values, WHAT, index_width};
 use super::number::Number;

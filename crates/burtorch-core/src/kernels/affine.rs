@@ -1,8 +1,9 @@
-//! A dense layer on one sample: forward, both gradients, and the gradient step that needs no gradient memory.
+//! A dense layer on one sample: forward, both gradients, and a gradient step without gradient memory.
 //!
 //! Promises: output `o` of [`affine_forward`] is `dot(w_o, x) + b_o` bit for bit; input gradients sum outputs in the
-//! order 0, 1, 2, ..., or backwards where weights change in the same pass; a step by [`affine_sgd_update`] has the bits of a weight gradient followed by a step.
-//! Knows nothing of lanes, batches or activations. Cost: `2 n_in n_out` operations, one pass over the weights.
+//! order 0, 1, 2, ..., or backwards if weights change in the same pass; a step by [`affine_sgd_update`] has the bits of a
+//! weight gradient followed by a step. Does not know lanes, batches or activations. Cost: `2 n_in n_out` operations, one pass
+//! over the weights.
 
 use super::Mode;
 use super::float::{KernelFloat, Pack, line, prefetch, prefetch_before};

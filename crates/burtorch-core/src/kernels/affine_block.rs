@@ -1,8 +1,8 @@
-//! A dense layer on 64 samples at once, where the weights are more than the second-level cache holds: forward and the
+//! A dense layer on 64 samples at once, for weights larger than the second-level cache: forward and the
 //! gradient of its input.
 //!
-//! Promises the sums of `affine_lanes` in the same order, so the same bits lane by lane: what differs is how often weights
-//! come from memory, once for 64 samples. Knows nothing of weight gradients.
+//! Promises: the sums of `affine_lanes` in the same order, so the same bits lane by lane; but weights are read from memory only
+//! once for 64 samples. Does not know weight gradients.
 
 use super::float::{KernelFloat, Pack, line, prefetch, prefetch_far};
 use super::lanes::features;

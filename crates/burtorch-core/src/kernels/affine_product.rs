@@ -1,7 +1,7 @@
 //! A dense layer on 64 samples at once: forward and both gradients, as products of matrices where that is faster.
 //!
-//! Promises the sums of `affine_lanes` and `weight_grad_lanes` in the same order, so the same bits lane by lane and for any
-//! number of threads: what differs is how often weights come from memory, once for 64 samples. Knows nothing of graphs.
+//! Promises: the sums of `affine_lanes` and `weight_grad_lanes` in the same order, so the same bits lane by lane and for any
+//! number of threads; but weights are read from memory only once for 64 samples. Does not know graphs.
 
 use super::float::KernelFloat;
 use super::product::{Finish, Matrix, MatrixMut, Start, product_on_threads, product_workspace_len};

@@ -1,7 +1,7 @@
-//! Arithmetic, comparisons and choice over slices: the steps that elementwise chains of arrays are made of.
+//! Arithmetic, comparisons and selection over slices: the steps of elementwise chains of arrays.
 //!
-//! Promises one IEEE operation per number, so the same bits on every level; a mask is 1 and 0 in the type of the numbers.
-//! Knows nothing of ops or shapes: a slice is a slice.
+//! Promises: one IEEE operation per number, so the same bits on every level; a mask is 1 and 0 in the type of the numbers.
+//! Does not know ops or shapes: a slice is a slice.
 
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, leveled};

@@ -1,10 +1,10 @@
 //! Causal attention of several heads, tokens along lanes.
 //!
-//! Tokens stand in groups of `L`: token t is lane `t % L` of group `t / L`, and a group of q, k, v or the output is
-//! `width x L`, head h owning features `h * d..(h + 1) * d` with `d = width / heads`. Scores are scaled by `1 / sqrt(d)`.
-//! Promises that a token neither reads nor gives a gradient to a later one, not even a NaN. So padding goes after the
-//! last token: it needs only an output adjoint of 0. Takes all working memory from the caller.
-//! Knows nothing of the layers around it.
+//! Tokens are in groups of `L`: token t is lane `t % L` of group `t / L`, and a group of q, k, v or the output is
+//! `width x L`; head h has features `h * d..(h + 1) * d` with `d = width / heads`. Scores are scaled by `1 / sqrt(d)`.
+//! Promises: a token neither reads nor gives a gradient to a later one, not even a NaN. So padding goes after the
+//! last token: it needs only an output adjoint of 0. The caller provides the workspace.
+//! Does not know the layers around it.
 
 use super::Mode;
 use super::elementwise::plus_change;

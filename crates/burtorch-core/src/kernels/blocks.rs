@@ -1,6 +1,6 @@
-//! Which kernel a block op runs for each scalar type that has kernels: [`BlockMath`]. The plain loops are in [`naive`].
+//! The kernels of block ops for each scalar type: [`BlockMath`]. The plain loops are in [`naive`].
 //!
-//! Promises: only builders of block ops ask for this trait; f32, f64 and lanes of them implement it. Knows no ops.
+//! Promises: only builders of block ops need this trait; f32, f64 and lanes of them implement it. Does not know ops.
 
 use super::slices::SliceKernels;
 use super::weight_pieces::{bias_grad_part_by, weight_grad_ones_by, weight_grad_parts_by};

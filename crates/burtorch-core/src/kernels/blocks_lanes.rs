@@ -1,6 +1,6 @@
-//! What block ops run where a node carries a vector: one sample (or token) in each lane.
+//! Block ops on nodes that are vectors: one sample (or token) in each lane.
 //!
-//! Promises what the kernels on lanes promise; a slice of vectors is a lane-major slice of numbers. Knows nothing of
+//! Promises: as the kernels on lanes; a slice of vectors is a lane-major slice of numbers. Does not know
 //! graphs.
 
 use super::blocks::{BlockMath, PANEL, naive};

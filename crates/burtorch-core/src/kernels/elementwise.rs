@@ -1,8 +1,8 @@
 //! The backward passes of activations over ranges. The forward passes are [`crate::simd::slices`].
 //!
-//! Promises the rules of SEMANTICS: the derivative of tanh is accurate where `1 - y^2` is not, relu selects instead of
-//! multiplying, NaN inputs give NaN; and the same bits wherever an element stands in its slice.
-//! Knows nothing of layouts: a range is a range.
+//! Promises: the rules of SEMANTICS: the derivative of tanh is accurate where `1 - y^2` is not, relu selects instead of
+//! multiplying, NaN inputs give NaN; and the same bits at every place of a slice.
+//! Does not know layouts: a range is a range.
 
 use super::Mode;
 use super::float::{KernelFloat, Pack};

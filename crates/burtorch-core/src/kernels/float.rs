@@ -1,8 +1,7 @@
-//! The numbers kernels compute with: f32 and f64, one at a time or as a vector of any width.
+//! The number types of kernels: f32 and f64, one at a time or as a vector of any width.
 //!
-//! Holds what [`Real`] has not: reading and writing at a position of a slice, and movement between lanes. Promises that
-//! sums over the lanes of a vector follow one fixed tree, whatever the CPU level.
-//! Knows nothing of levels or kernels.
+//! Contains the methods that [`Real`] lacks: reading and writing at a position of a slice, and movement between lanes.
+//! Promises: sums over the lanes of a vector follow one fixed tree, whatever the CPU level. Does not know levels or kernels.
 
 use crate::simd::slices::Element;
 use crate::simd::{Mask, Real, Simd, SimdUint, paired};

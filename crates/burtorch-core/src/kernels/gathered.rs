@@ -1,8 +1,8 @@
-//! Products with the rows of a table that a list names, and sums of such rows: batches of samples.
+//! Products with listed rows of a table, and sums of such rows: batches of samples.
 //!
 //! Promises: a product has the bits of [`dot`](super::dot), a sum those of [`axpy`](super::axpy) row after row. Rows at random
-//! places are asked for before they are needed: without it most of the time is waiting for memory.
-//! Knows nothing of samples or losses.
+//! places are prefetched: otherwise most of the time is waiting for memory.
+//! Does not know samples or losses.
 
 use super::float::{KernelFloat, Pack, line, prefetch_far};
 use super::levels::{Target, columns, leveled};

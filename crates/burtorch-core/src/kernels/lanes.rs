@@ -1,6 +1,6 @@
-//! Lane groups: their shape, and turning them so that a vector holds neighbours of one sample.
+//! Lane groups: their shape, and their transposition, so that a vector contains neighbours of one sample.
 //!
-//! Promises to move numbers, never to change them. Knows nothing of what they mean.
+//! Promises: moves numbers and never changes them. Does not know their meaning.
 
 use super::float::{KernelFloat, Pack};
 

@@ -1,9 +1,9 @@
 //! Layer normalisation over features, tokens (or samples) along `L` lanes.
 //!
 //! `y = gain * (x - mean) / sqrt(variance + eps) + bias`, with the biased variance of two passes. The forward pass
-//! leaves mean and 1/sqrt(variance + eps) per lane in `stats`, which is all the backward passes need besides x.
-//! Promises that parameter gradients add lanes in the order 0, 1, 2, ...
-//! Knows nothing of residual streams.
+//! stores mean and 1/sqrt(variance + eps) per lane in `stats`; the backward passes need only these and x.
+//! Promises: parameter gradients add lanes in the order 0, 1, 2, ...
+//! Does not know residual streams.
 
 use super::Mode;
 use super::elementwise::contribute;

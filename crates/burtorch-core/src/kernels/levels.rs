@@ -1,7 +1,7 @@
 //! CPU levels as types, and the macro that compiles a kernel body once for each of them.
 //!
-//! Promises that code compiled for a level runs only on a CPU that has it.
-//! Knows nothing of what kernels compute.
+//! Promises: code compiled for a level runs only on a CPU that supports it.
+//! Does not know what kernels compute.
 
 use super::float::{KernelFloat, Pack};
 

@@ -1,11 +1,11 @@
 //! Kernels: the arithmetic of block ops (dense layers, softmax, attention, optimiser steps) on plain slices.
 //!
-//! Holds one generic body per kernel, compiled for every CPU level and chosen by [`crate::simd::level`] at each call.
+//! Contains one generic body per kernel, compiled for every CPU level and chosen by [`crate::simd::level`] at each call.
 //! Promises: no heap allocation; slice lengths are checked once, at entry (a mismatch is a bug of the caller and
 //! panics); the same bits on every level with fused multiply-add, and on every run. Gradients with respect to inputs
-//! are never `-0.0`, the mark of a node that no path reached. Long ones end early where a token that the thread watches is set
-//! ([`crate::sync::Stop`]), and leave rubbish.
-//! Knows nothing of graphs, nodes or ids.
+//! are never `-0.0`, the mark of an unreached node. Long ones end early if a token that the thread watches is set
+//! ([`crate::sync::Stop`]), and their results are then undefined.
+//! Does not know graphs, nodes or ids.
 //!
 //! Layouts: a weight matrix is row-major, `n_out x n_in`. "Lanes" kernels take activations of `L` samples (or tokens) at
 //! once, `L` = 2, 4, 8, 16 or 64, stored lane-major: element `i` is the `L` consecutive numbers from `i * L`.

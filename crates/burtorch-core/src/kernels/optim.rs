@@ -1,7 +1,7 @@
 //! Optimiser steps over flat arrays of parameters: one pass, every number read and written once.
 //!
-//! Promises the same bits however the arrays are cut into pieces.
-//! Knows nothing of parameters' names or of schedules.
+//! Promises: the same bits for any division of the arrays into pieces.
+//! Does not know names of parameters or schedules.
 
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, columns, leveled};

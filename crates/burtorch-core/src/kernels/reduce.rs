@@ -1,9 +1,9 @@
 //! Reductions of one or two slices to a number, and `y += a x`.
 //!
-//! Promises the same bits on every level with fused multiply-add: element `i` belongs to lane `i % W` of accumulator
+//! Promises: the same bits on every level with fused multiply-add: element `i` belongs to lane `i % W` of accumulator
 //! `(i / W) % 4`, with W the fixed virtual width (16 of f32, 8 of f64), and accumulators and lanes are added as one
-//! fixed tree. The sum of nothing is `-0.0`, the neutral element of IEEE addition.
-//! Knows nothing of weights or layers.
+//! fixed tree. The empty sum is `-0.0`, the neutral element of IEEE addition.
+//! Does not know weights or layers.
 
 use super::float::{KernelFloat, Pack, prefetch_at, prefetch_far_at};
 use super::levels::{Target, columns, leveled};

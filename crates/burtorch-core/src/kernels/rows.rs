@@ -1,8 +1,8 @@
 //! Embeddings: rows of a table gathered by index, and gradients scattered back to them.
 //!
-//! Promises that a row used several times adds its gradients in one order: sample by sample, each sample's positions in
-//! order, or with lanes position by position, the samples of each in order. An index past the table panics; the caller checks what users pass.
-//! Knows nothing of symbols or contexts.
+//! Promises: a row used several times adds its gradients in one order: sample by sample, each sample's positions in
+//! order, or with lanes position by position, the samples of each in order. An index outside the table panics; the caller
+//! checks indices of users. Does not know symbols or contexts.
 
 use super::float::{KernelFloat, Pack};
 use super::lanes::{features, in_parts, lanes_of, transposed};

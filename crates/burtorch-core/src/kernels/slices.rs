@@ -1,7 +1,7 @@
-//! What is computed over whole slices of any scalar type: types with kernels run those, others the plain loops.
+//! Operations over whole slices of any scalar type: by kernels if the type has them, otherwise by plain loops.
 //!
-//! Promises: the kernels of a type are found by the type itself, so that a scalar need not know of kernels; with
-//! optimisation the search is done by the compiler. Knows no ops.
+//! Promises: the kernels of a type are found by the type itself, so that a scalar need not know kernels; with
+//! optimisation the compiler resolves the search. Does not know ops.
 
 pub(super) use super::tokens::naive::pass_on as pass_on_loop;
 use crate::scalar::Scalar;

@@ -1,7 +1,7 @@
 //! Softmax followed by cross-entropy, on one sample: the loss of a classifier.
 //!
-//! Promises no overflow: logits are shifted by their maximum, of either sign. The probabilities the forward pass leaves
-//! are all the backward pass needs. Knows nothing of lanes (`softmax_lanes`) or of means over a batch.
+//! Promises: no overflow: logits are shifted by their maximum, of either sign. The backward pass needs only the probabilities
+//! that the forward pass stores. Does not know lanes (`softmax_lanes`) or means over a batch.
 
 use super::Mode;
 use super::elementwise::contribute;

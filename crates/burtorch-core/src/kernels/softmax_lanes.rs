@@ -1,7 +1,7 @@
 //! Softmax followed by cross-entropy on `L` samples or tokens at once, each lane with its own target.
 //!
-//! Promises what `softmax` promises, lane by lane; sums run over classes in the order 0, 1, 2, ...
-//! Knows nothing of which lanes are in use: a lane of padding gets the adjoint 0 from the caller.
+//! Promises: as in `softmax`, lane by lane; sums run over classes in the order 0, 1, 2, ...
+//! Does not know which lanes are in use: the caller gives a lane of padding the adjoint 0.
 
 use super::Mode;
 use super::elementwise::contribute;

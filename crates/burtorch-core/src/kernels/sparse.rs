@@ -1,7 +1,7 @@
 //! Compressed sparse rows in lists of the caller, and their products with dense vectors.
 //!
-//! Promises the same bits on every CPU. Columns of the caller's lists are checked in one pass over a block of rows, not at each
-//! use: that takes a quarter of the instructions of a product.
+//! Promises: the same bits on every CPU. Columns of the caller's lists are checked in one pass over a block of rows, not at
+//! each use: that saves a quarter of the instructions of a product.
 #![allow(unsafe_code)]
 
 use super::float::KernelFloat;

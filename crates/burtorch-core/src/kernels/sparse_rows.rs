@@ -1,7 +1,7 @@
-//! Compressed sparse rows that a list names, and their products with dense vectors.
+//! Listed rows of a compressed sparse matrix, and their products with dense vectors.
 //!
-//! Promises the same bits on every level with fused multiply-add: place `i` of a row belongs to sum `i % 8`, and the eight are
-//! added as one fixed tree. Columns are checked once, when rows are made, and not at each use: that takes a quarter of the
+//! Promises: the same bits on every level with fused multiply-add: place `i` of a row belongs to sum `i % 8`, and the eight are
+//! added as one fixed tree. Columns are checked once, when rows are made, and not at each use: that saves a quarter of the
 //! instructions of a product.
 
 use super::float::{KernelFloat, Pack, line, prefetch};

@@ -1,8 +1,8 @@
-//! Operations on short arrays that lie in one room, one after the other in one call.
+//! Operations on short arrays in one allocation, one after the other in one call.
 //!
-//! In words: for each strip, for each number, compute. A strip is so many numbers side by side. Departures: the level is chosen once
-//! for a whole list, and places are checked when the list is made, as a call and its checks take longer than some tens of numbers.
-//! Promises the bits of the kernels over slices. Knows nothing of what the numbers are.
+//! The simple algorithm: for each strip, for each number, compute. A strip is a run of contiguous numbers. Departures: the
+//! level is chosen once for a whole list, and places are checked when the list is made, because a call and its checks take
+//! longer than some tens of numbers. Promises: the bits of the kernels over slices. Does not know the meaning of the numbers.
 
 use super::arithmetic::{larger, mask, reached_multiply_add, smaller, unreached};
 use super::float::{KernelFloat, Pack};

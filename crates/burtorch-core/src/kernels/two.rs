@@ -1,6 +1,6 @@
 //! Two operations on slices in one pass.
 //!
-//! Promises the bits of the two kernels one after the other: the result between them stays in a register. Knows nothing of ops.
+//! Promises: the bits of the two kernels one after the other: the result between them stays in a register. Does not know ops.
 
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, leveled};

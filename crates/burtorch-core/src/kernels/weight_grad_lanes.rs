@@ -1,8 +1,8 @@
-//! The weight gradient of a dense layer over up to 64 samples held in lane groups.
+//! The weight gradient of a dense layer over up to 64 samples in lane groups.
 //!
-//! Promises that every entry adds samples in the order of groups and of lanes within them, with one rounding each where
+//! Promises: every entry adds samples in the order of groups and of lanes within them, with one rounding each if
 //! the CPU fuses: four groups at once, or four calls that add, or 64 single samples, give the same bits.
-//! Knows nothing of how activations came about. Takes its working memory from the caller.
+//! Does not know the origin of activations. The caller provides the workspace.
 
 use super::Mode;
 use super::float::{KernelFloat, Pack};

@@ -1,7 +1,7 @@
-//! The weight gradient of a dense layer where parts of the weights are asked for: whole rows, parts of rows, single weights.
+//! The weight gradient of a dense layer for parts of the weights: whole rows, parts of rows, single weights.
 //!
-//! Promises: each number has the bits that the whole gradient would have there. Cost: of what is asked for, and some
-//! nanoseconds for each part; with lanes, a call of the kernel for each.
+//! Promises: each number has the bits of the whole gradient. Cost: that of the requested numbers, and some nanoseconds for each
+//! part; with lanes, a call of the kernel for each.
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
-//! Batches: samples one after another, and a last group filled up to whole lanes.
+//! Batches: samples one after another, and a last group padded to whole lanes.
 //!
-//! Promises that what fills up a group is a sample of it, so that it can be computed with. Knows nothing of models.
+//! Promises: the padding of a group is a sample of it, so that it can be computed. Does not know models.
 
 use std::ops::Range;
 

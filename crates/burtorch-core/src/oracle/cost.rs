@@ -1,10 +1,10 @@
-//! How long a gradient of some parameters takes, before it is computed.
+//! Prediction of the time for a gradient of some parameters.
 //!
-//! Promises: costs of a model's tensors are measured once for each shape of a batch; a prediction computes no gradient and takes time in
-//! the number of ranges. Knows nothing of kernels.
+//! Promises: costs of a model's tensors are measured once for each shape of a batch; a prediction computes no gradient and
+//! takes time in the number of ranges. Does not know kernels.
 //!
-//! The time is a sum: the loss; the sweep down to the lowest tensor that has a wanted number; so much for each number of a tensor, and
-//! for each range within it; and for each range that is copied, where a set is too fine to be computed by itself.
+//! The time is a sum: the loss; the sweep down to the lowest tensor with a wanted number; a cost for each number of a tensor,
+//! and for each range within it; and for each range that is copied, if a set is too fine to be computed by itself.
 
 use std::ops::Range;
 use std::time::Instant;

@@ -1,7 +1,7 @@
-//! Lane groups: how many samples one graph carries at once, and the passes over blocks of such groups.
+//! Lane groups: the number of samples in one graph, and the passes over blocks of such groups.
 //!
 //! Promises: which widths are used depends on the number of samples and their type only, so that every CPU gives the
-//! same bits; a group that is not full is filled up with a sample that counts 0; memory is that of a block of at most
+//! same bits; an incomplete group is padded with a sample of weight 0; memory is that of a block of at most
 //! 64 samples.
 
 use std::ops::Range;

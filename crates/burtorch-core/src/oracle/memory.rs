@@ -1,6 +1,6 @@
-//! What an oracle keeps between calls, in bytes.
+//! Memory of an oracle between calls, in bytes.
 //!
-//! Promises to count what is reserved, in use or not, without touching it. Knows nothing of parameters.
+//! Promises: counts all reserved memory, in use or not, without touching it. Does not know parameters.
 
 use std::ops::Add;
 

@@ -3,7 +3,7 @@
 //! Promises: memory is that of a block of at most 64 samples, whatever the batch size; after warm-up no call allocates;
 //! which samples are computed together depends on their number and type only, so a batch has the same bits on every run
 //! and every CPU with fused multiply-add; a batch is checked before anything is written. Knows models only as
-//! [`Model`], nothing of optimisers.
+//! [`Model`]. Does not know optimisers.
 
 mod batch;
 mod cost;

@@ -1,6 +1,6 @@
-//! Gradients whose reverse pass keeps numbers at random.
+//! Gradients with a randomly sampled reverse pass.
 //!
-//! Promises: the mean over draws is the gradient; neither threads nor lanes change what is kept. Knows nothing of draws.
+//! Promises: the mean over draws is the gradient; neither threads nor lanes change what is kept. Does not know draws.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

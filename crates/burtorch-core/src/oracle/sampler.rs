@@ -1,7 +1,7 @@
-//! Which inputs of dense layers a pass keeps.
+//! The sampled inputs of dense layers.
 //!
-//! Promises: what is kept is a function of the draw, the sample and the layer, which its first weight names. Knows nothing of how
-//! weight gradients are computed.
+//! Promises: the sample is a function of the draw, the batch's sample and the layer, identified by its first weight. Does not
+//! know how weight gradients are computed.
 
 use crate::draw::Draw;
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! Where the gradient of a part of a batch goes.
+//! The destination of the gradient of a part of a batch.
 
 use std::ops::Range;
 

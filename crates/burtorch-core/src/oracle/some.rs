@@ -1,6 +1,6 @@
 //! Gradients of some parameters.
 //!
-//! Promises: what is asked for has the bits that the whole gradient has there. Knows nothing of models or kernels.
+//! Promises: the requested numbers have the bits of the whole gradient. Does not know models or kernels.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

@@ -1,7 +1,7 @@
-//! Gradients that leave while the rest is computed.
+//! Gradients returned in parts while the rest is computed.
 //!
-//! Promises: each number leaves once, with the bits of the whole gradient, in an order that the model decides. Knows nothing of
-//! where they go.
+//! Promises: each number is returned once, with the bits of the whole gradient, in an order that the model decides. Does not
+//! know the receiver.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

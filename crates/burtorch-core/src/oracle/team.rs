@@ -1,10 +1,10 @@
 //! Batches of several chunks, computed by several threads.
 //!
 //! A batch is divided into chunks whose sizes depend on the model and the batch's size only. Each chunk's gradient is computed
-//! at a workspace and in memory of its own, its samples in order; then each gradient of the batch adds those of the chunks, in order.
-//! Promises: the bits do not depend on the number of threads, as they change neither the chunks nor the order; each thread costs
-//! the memory of one workspace and of one gradient, and two threads that of one more gradient, for a chunk that is ready before its
-//! turn; after warm-up nothing is allocated.
+//! in its own workspace and memory, its samples in order; then the gradients of the chunks are added, in order.
+//! Promises: the bits do not depend on the number of threads, which change neither the chunks nor the order; each thread costs
+//! the memory of one workspace and of one gradient, and two threads that of one more gradient, for a chunk that is finished
+//! before its turn; after warm-up nothing is allocated.
 
 use std::ops::Range;
 use std::sync::Mutex;

@@ -1,6 +1,6 @@
 //! Gradients of batches that end early when a token is set.
 //!
-//! Promises: the samples that count are the first ones of the batch; parameters stay as they are. Knows nothing of clocks.
+//! Promises: the samples that count are the first ones of the batch; parameters do not change. Does not know clocks.
 
 use super::batch::Batch;
 use super::lanes::{LaneFloat, LaneModel};

@@ -1,4 +1,4 @@
-//! A place to compute at: graphs of every width, and what their sweeps need. One thread sits there at a time.
+//! A workspace: graphs of every width, and the memory of their sweeps. One thread uses it at a time.
 //!
 //! Promises: memory is that of a block of at most 64 samples; after warm-up nothing is allocated.
 

@@ -1,6 +1,6 @@
-//! One flat array of parameters: pages that the system gives on first touch, or memory of the caller.
+//! One flat array of parameters: pages that the system provides on first use, or memory of the caller.
 //!
-//! Promises: what is never touched costs no memory; the address is stable unless `grow` is called. Fresh memory is 0.
+//! Promises: untouched pages cost no memory; the address is stable unless `grow` is called. New memory is 0.
 #![allow(unsafe_code)]
 
 use std::ops::Range;

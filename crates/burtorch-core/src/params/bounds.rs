@@ -1,6 +1,6 @@
-//! Where tensors begin and end.
+//! The bounds of tensors.
 //!
-//! Promises: bounds ascend. Knows nothing of names; numbers on their own that follow one another count as one tensor, so that
+//! Promises: bounds ascend. Does not know names; consecutive single numbers count as one tensor, so that
 //! a million of them take no memory.
 
 use std::ops::Range;

@@ -1,7 +1,7 @@
-//! Which gradients of a pass have been written: the others hold what an earlier pass left, and count as 0.
+//! The gradients already written in a pass: the others have values of an earlier pass, and count as 0.
 //!
-//! Promises: a pass that claims what it writes, and finishes, leaves the same bits as one that sets all gradients to
-//! zero and adds; no memory is allocated. Knows nothing of tensors.
+//! Promises: a pass that records its writes, and finishes, leaves the same bits as one that sets all gradients to
+//! zero and adds; no memory is allocated. Does not know tensors.
 
 use std::ops::Range;
 

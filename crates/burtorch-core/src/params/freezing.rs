@@ -1,4 +1,4 @@
-//! Numbers that are fixed: ranges of a `Parameters` without a gradient.
+//! Frozen numbers: ranges of a `Parameters` without a gradient.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! Parameters as a sweep takes them: their values, where gradients go, and what is to be done with those that are there.
+//! Parameters in a sweep: their values, the destination of gradients, and the treatment of existing ones.
 //!
-//! Promises: gradients of skipped numbers are left alone; the first contribution to a number overwrites it where that was
-//! asked for. Knows nothing of graphs.
+//! Promises: gradients of skipped numbers do not change; the first contribution to a number overwrites it if that was
+//! requested. Does not know graphs.
 
 use std::ops::Range;
 

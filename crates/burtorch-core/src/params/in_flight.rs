@@ -1,7 +1,7 @@
-//! Gradients that exist until they are final only: which range is final when, and where it lies meanwhile.
+//! Gradients that are stored only until they are final: when each range is final, and its place until then.
 //!
-//! Promises: ranges that are in flight at once lie apart; a range that is final makes room for others. Knows nothing of graphs
-//! but that a sweep takes nodes downwards.
+//! Promises: ranges in flight at the same time are disjoint; a final range makes space for others. Knows graphs only by
+//! the descending order of a sweep.
 
 use std::cmp::Reverse;
 use std::ops::Range;

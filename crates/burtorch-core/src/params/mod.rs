@@ -1,8 +1,8 @@
 //! Parameters: trainable numbers that outlive the tape, as two flat contiguous arrays, value and gradient.
 //!
-//! Promises: the arrays never move while somebody holds them; index k of the gradients belongs to index k of the
-//! values; a frozen range costs no gradient memory (its pages are given back) and no work; names cost nothing unused.
-//! Knows nothing of graphs.
+//! Promises: the arrays never move while they are exported; index k of the gradients belongs to index k of the
+//! values; a frozen range costs no gradient memory (its pages are released) and no work; unused names cost nothing.
+//! Does not know graphs.
 
 mod block;
 mod bounds;

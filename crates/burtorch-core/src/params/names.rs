@@ -1,6 +1,6 @@
-//! Names of tensors. Without the feature `labels` there are none: what is here then holds nothing and does nothing.
+//! Names of tensors. Without the feature `labels` there are none, and this module does nothing.
 //!
-//! Promises: a name belongs to one tensor; being unused costs nothing. Knows nothing of numbers.
+//! Promises: a name belongs to one tensor; unused names cost nothing. Does not know numbers.
 
 #[cfg(not(feature = "labels"))]
 pub(super) use absent::Names;

@@ -1,6 +1,6 @@
-//! Parameters that for a while have other values, or their gradients in other memory.
+//! Parameters with temporary values, or with gradients in other memory.
 //!
-//! Promises that everything is as before afterwards, also after a panic. Knows nothing of what is computed meanwhile.
+//! Promises: everything is restored afterwards, also after a panic. Does not know the computation.
 #![allow(unsafe_code)]
 
 use std::ops::Range;

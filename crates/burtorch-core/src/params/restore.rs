@@ -1,4 +1,4 @@
-//! Parameters as they were: after a build that fails, and from a file.
+//! Restored parameters: after a failed build, and from a file.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! Which numbers of a `Parameters` an optimiser or a clip acts on.
+//! The numbers of a `Parameters` that an optimiser or a clip changes.
 //!
-//! Promises: ranges are ascending, disjoint and not empty, so each number is met once, in the order of the flat arrays,
-//! and has one place among the selected ones. Knows nothing of what is done with the numbers.
+//! Promises: ranges are ascending, disjoint and not empty, so each number is visited once, in the order of the flat arrays,
+//! and has one place among the selected ones. Does not know the operation on them.
 
 use std::ops::Range;
 

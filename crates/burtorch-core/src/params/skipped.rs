@@ -1,6 +1,6 @@
-//! Numbers that a sweep computes no gradients of: frozen ones, or all outside a set that was asked for.
+//! Numbers without gradients in a sweep: frozen ones, or all outside a requested set.
 //!
-//! Promises: a question takes time in the logarithm of the number of ranges. Knows nothing of kernels.
+//! Promises: a query takes time in the logarithm of the number of ranges. Does not know kernels.
 
 use std::ops::Range;
 

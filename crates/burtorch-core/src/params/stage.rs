@@ -1,6 +1,6 @@
-//! Gradients of tensors for kernels that write a tensor as a whole: in place, or in working memory where a part is asked for.
+//! Gradients of tensors for kernels that write a whole tensor: in place, or in a workspace if only a part is requested.
 //!
-//! Promises: what is asked for has the same bits either way. The working memory is that of the largest such tensors.
+//! Promises: the requested numbers have the same bits either way. The workspace is that of the largest such tensors.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Where numbers of parameters are, and their shapes.
+//! Places and shapes of parameters.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! Sets of numbers whose gradients alone are asked for, prepared for many calls.
+//! Sets of numbers with requested gradients, prepared for many calls.
 //!
-//! Promises: ranges are ascending, apart and not empty; a set fits the parameters it was made for, as long as none are added,
-//! frozen or unfrozen. Knows nothing of sweeps.
+//! Promises: ranges are ascending, disjoint and not empty; a set fits its parameters as long as none are added,
+//! frozen or unfrozen. Does not know sweeps.
 
 use std::ops::Range;
 

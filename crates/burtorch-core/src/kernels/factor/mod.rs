@@ -1,8 +1,8 @@
 //! Factorisations of small dense matrices, by rows: LU with partial pivoting, Cholesky, QR, and triangular systems.
 //!
 //! Promises: no heap allocation; above [`BLOCK`] rows the work is products of matrices; the same bits on every CPU level with
-//! fused multiply-add. A singular matrix gives infinities and NaNs as IEEE 754 has them. A token or Ctrl-C ends them between two
-//! blocks. Knows nothing of arrays or derivatives.
+//! fused multiply-add. A singular matrix gives infinities and NaNs by IEEE 754. A token or Ctrl-C ends them between two
+//! blocks. Does not know arrays or derivatives.
 
 mod cholesky;
 mod lu;

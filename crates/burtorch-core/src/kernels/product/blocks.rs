@@ -1,6 +1,6 @@
 //! The loops over blocks of a product.
 //!
-//! Promises that blocks of terms are summed in order, each on top of the one before. Knows nothing of registers.
+//! Promises: blocks of terms are summed in order, each on top of the one before. Does not know registers.
 
 use super::Finish;
 use super::pack::{block_of_a, row_of_b, strip_of_b};

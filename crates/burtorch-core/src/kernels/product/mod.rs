@@ -1,9 +1,9 @@
 //! The product of two matrices, `C = A B`, for f32 and f64: single or many of one shape, operands with any strides.
 //!
-//! Promises: every element of C is ONE chain of multiply-adds, `c = a[i][p] * b[p][j] + c` for p = 0, 1, 2, ..., from where
-//! [`Start`] says, each with one rounding where the CPU fuses. So the bits do not depend on shapes of other dimensions, strides,
-//! tiles, blocks, threads or (with fused multiply-add) the CPU level. No heap allocation: working memory comes from the
-//! caller, see [`product_workspace_len`]. Knows nothing of layers, arrays or graphs.
+//! Promises: every element of C is ONE chain of multiply-adds, `c = a[i][p] * b[p][j] + c` for p = 0, 1, 2, ..., from the value
+//! of [`Start`], each with one rounding if the CPU fuses. So the bits do not depend on shapes of other dimensions, strides,
+//! tiles, blocks, threads or (with fused multiply-add) the CPU level. No heap allocation: the caller provides the workspace,
+//! see [`product_workspace_len`]. Does not know layers, arrays or graphs.
 //!
 //! ```
 //! use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, product, product_workspace_len};

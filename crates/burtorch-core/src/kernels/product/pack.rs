@@ -1,6 +1,6 @@
 //! Copies of blocks of the operands, in the order in which tiles read them.
 //!
-//! Promises to move numbers, never to change them. Knows nothing of sums.
+//! Promises: moves numbers and never changes them. Does not know sums.
 
 use super::plan::Side;
 use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at};

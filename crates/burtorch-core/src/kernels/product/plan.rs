@@ -1,6 +1,6 @@
-//! How a product is cut: which operand lies along vectors, what is packed, and the sizes of blocks.
+//! The division of a product: which operand lies along vectors, what is packed, and the sizes of blocks.
 //!
-//! Promises that no choice made here shows in a result. Knows nothing of vectors beyond how many numbers one holds.
+//! Promises: no choice made here changes a result. Knows vectors only by their length.
 
 use super::{Finish, Matrix, MatrixMut, Start};
 use crate::kernels::float::KernelFloat;

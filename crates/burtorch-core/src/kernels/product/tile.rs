@@ -1,6 +1,6 @@
 //! Register tiles: `R` rows of A times `K` vectors of columns of B.
 //!
-//! Promises one chain of multiply-adds for each element, in the order of terms. Knows nothing of blocks or packing: operands
+//! Promises: one chain of multiply-adds for each element, in the order of terms. Does not know blocks or packing: operands
 //! are pointers with steps.
 
 use super::Finish;

@@ -1,7 +1,8 @@
-//! A dense layer over tokens: products of matrices where tokens and weights are many, else the kernels for 8 lanes, group by group.
+//! A dense layer over tokens: products of matrices for many tokens and weights, otherwise the kernels for 8 lanes, group by
+//! group.
 //!
-//! Promises: a group all of whose outputs were reached goes straight to the kernels; one in which whole tokens were not
-//! (padding, for one) goes there with those tokens blanked; any other runs the plain loops.
+//! Promises: a group all of whose outputs were reached uses the kernels; one with whole tokens unreached
+//! (padding, for example) uses them with those tokens blanked; any other runs the plain loops.
 
 use super::lanes::{Reach, all_reached, blank_unreached, pass_on_reached, reach};
 use super::{AffinePull, TOKEN_LANES, emptied, naive, paired, product};

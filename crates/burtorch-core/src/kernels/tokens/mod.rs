@@ -1,10 +1,10 @@
 //! Block ops over several tokens, per scalar type: [`TokenMath`], with plain loops as its default.
 //!
-//! Tokens stand in groups of 8: token t is lane `t % 8` of group `t / 8`, and a group of activations is `width x 8`
+//! Tokens are in groups of 8: token t is lane `t % 8` of group `t / 8`, and a group of activations is `width x 8`
 //! numbers. Places after the last token are padding.
-//! Promises: a pull adds to the adjoints of inputs what each *reached* output contributes, and leaves an input that no
-//! reached output reads as it was, so an infinite weight behind an unread output has no effect. A type of lanes
-//! runs the plain loops. Knows nothing of nodes or parameters.
+//! Promises: a pull adds to the adjoints of inputs the contribution of each *reached* output, and leaves an input that no
+//! reached output reads unchanged, so an infinite weight behind an unread output has no effect. A type of lanes
+//! runs the plain loops. Does not know nodes or parameters.
 
 pub mod naive;
 

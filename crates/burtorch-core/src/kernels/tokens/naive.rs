@@ -1,4 +1,4 @@
-//! The plain loops: one output at a time, and only what was reached.
+//! The plain loops: one output at a time, reached ones only.
 
 use super::{AffinePull, AttentionPull, AttentionShape, LayerNormPull, TOKEN_LANES, emptied};
 use crate::scalar::Scalar;

@@ -1,8 +1,8 @@
 //! A dense layer on `L` tokens that fill half a vector, as 8 tokens of f32 do: two neighbouring inputs side by side.
 //!
 //! Promises: an output is the sum over even inputs plus the sum over odd ones plus the bias, each sum in the order of
-//! inputs; input gradients sum outputs in the order 0, 1, 2, ... on top of what is there, the bits of
-//! `affine_input_grad_add_lanes`. Both the same on every level with fused multiply-add. Knows nothing of weight gradients.
+//! inputs; input gradients sum outputs in the order 0, 1, 2, ... on top of the earlier value, the bits of
+//! `affine_input_grad_add_lanes`. Both the same on every level with fused multiply-add. Does not know weight gradients.
 
 use crate::kernels::float::{KernelFloat, Pack};
 use crate::kernels::lanes::features;

@@ -1,7 +1,7 @@
-//! A dense layer over many tokens, as products of matrices: weights come from memory once for all of them.
+//! A dense layer over many tokens, as products of matrices: weights are read from memory once for all of them.
 //!
 //! Promises: an output is one chain of multiply-adds from the bias over the inputs in their order; gradients have the bits of
-//! those that are computed group by group. Knows nothing of which adjoints were reached.
+//! those computed group by group. Does not know which adjoints were reached.
 
 use super::{GradientOut, TOKEN_LANES};
 use crate::kernels::product::{Finish, Matrix, MatrixMut, Start, product, product_workspace_len};

@@ -1,4 +1,4 @@
-//! What the sweep hands to the blocks over tokens: operands, adjoints, and where gradients go. How heads of attention lie.
+//! Arguments of the reverse pass of blocks over tokens: operands, adjoints, and gradients. The layout of heads of attention.
 
 use super::{GradientOut, TOKEN_LANES, product};
 use crate::kernels::attention_probs_len;
