@@ -1,12 +1,13 @@
-"""Tests of the core on other machines, in a folder with Debian's packages: `make cross`.
+"""Tests on other machines, and on another Python, in a folder with Debian's packages: `make cross`.
 
     python scripts/cross.py                       # every target
     python scripts/cross.py aarch64-unknown-linux-gnu
     python scripts/cross.py --tests levels:bits:: # one test binary, and a part of its names
+    python scripts/cross.py cpython-3.14 --suite 1/6 2/6
 
 The folder, target/cross/forky, takes 5 GB with what is built in it, and the first run downloads 1.5 GB. Nothing
-outside of it changes: `rm -rf target/cross` removes everything. What takes longer than `--limit` seconds is cut off,
-and the table, with a line for each target, says so.
+outside of it changes: `rm -rf target/cross` removes everything. What takes longer than `--limit` seconds is cut off.
+The table has a line for each target: how many tests passed of those that were asked for, and what did not.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MIRROR = "http://deb.debian.org/debian"
 # The compiler, linkers, emulators, and the std of other machines where Debian has one.
+PYTHON = "3.14"
 PACKAGES = [
     *("ca-certificates", "gcc", "libc6-dev", "rustc", "cargo", "rust-src", "libstd-rust-dev-wasm32"),
     *("libstd-rust-dev:arm64", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"),
     *("gcc-mingw-w64-x86-64-posix", "musl-tools"),
+    f"python{PYTHON}-venv",
 ]
 # Wine is not in forky; the one before has it.
 OLDER = "trixie"
 WINE = "wine64"
 WINE_PATH = "/usr/lib/wine/wine64"
-PYTHON = "3.14"
 # Two targets of Windows link with mingw's libraries. "gnu" takes the arithmetic of float128 from libgcc, which returns
 # results elsewhere than the compiler expects; "gnullvm" takes the compiler's own, as "msvc" does. Its linker is clang,
 # whose options for libraries gcc does not know and does not need.
@@ -105,6 +107,9 @@ TARGETS = [
     Target("wasm32-unknown-unknown", None),
 ]
 TESTS = ["levels", "engine"]
+# The interpreter of the folder, for which the package is built as development builds are.
+INTERPRETER = f"cpython-{PYTHON}"
+PARTS = [f"{k}/6" for k in range(1, 7)]
 
 
 class Folder:
@@ -224,27 +229,69 @@ def executables(text: str) -> dict[str, str]:
     return found
 
 
-def test(folder: Folder, target: Target, tests: list[str], limit: float) -> tuple[int, list[str]]:
-    """How many tests passed, and what did not."""
+@dataclass
+class Count:
+    """What became of tests."""
+
+    passed: int = 0
+    ignored: int = 0
+    asked: int = 0
+
+    def __str__(self) -> str:
+        ignored = f", {self.ignored} ignored" if self.ignored else ""
+        return f"{self.passed} of {self.asked} passed{ignored}"
+
+
+def test(folder: Folder, target: Target, tests: list[str], limit: float) -> tuple[Count, list[str]]:
+    """How many tests passed of how many, and what did not."""
     names = " ".join(f"--test {name.partition(':')[0]}" for name in tests)
     command = cargo(target, f"test -p burtorch-core --no-run --message-format json {names}")
     built = executables(folder.run(command, settings(target)))
-    passed, wrong = 0, []
+    count, wrong = Count(), []
     for name in tests:
         binary, _, part = name.partition(":")
         environment = {"BURTORCH_BITS": f"/target/{target.name}.bits"}
         log = f"/target/{target.name}-{binary}.log"
+        start = f"cd crates/burtorch-core; timeout {limit} {target.runner} {built[binary]} {part}"
+        count.asked += len(re.findall(r": test\s*$", folder.run(f"{start} --list"), re.M))
         # What is slow is cut off: the log then holds what had passed.
-        run = f"cd crates/burtorch-core; timeout {limit} {target.runner} {built[binary]} {part} > {log} 2>&1; echo $?"
-        status = int(folder.run(run, environment).split()[-1])
+        status = int(folder.run(f"{start} > {log} 2>&1; echo $?", environment).split()[-1])
         text = (folder.path / log[1:]).read_text(errors="replace")
-        passed += len(re.findall(r"^test .* \.\.\. ok\s*$", text, re.M))
+        count.passed += len(re.findall(r"^test .* \.\.\. ok\s*$", text, re.M))
+        count.ignored += len(re.findall(r"^test .* \.\.\. ignored", text, re.M))
         wrong += [f"{failed} failed" for failed in re.findall(r"^test (.*) \.\.\. FAILED", text, re.M)]
         if status == 124:
             wrong.append(f"{binary} cut off after {limit:.0f} s")
         elif status and not wrong:
             wrong.append(f"{binary} ended with {status}: {text[-300:]}")
-    return passed, wrong
+    return count, wrong
+
+
+def suite(folder: Folder, parts: list[str], limit: float) -> tuple[Count, list[str]]:
+    """Build the package for the folder's interpreter and run parts of the Python suite; as `test`."""
+    made = f"python{PYTHON} -m venv /target/python && /target/python/bin/pip install -q -r requirements-dev.txt"
+    folder.run(
+        f"{made} && rm -rf /target/wheels && "
+        "/target/python/bin/maturin build --locked --interpreter /target/python/bin/python --out /target/wheels && "
+        "/target/python/bin/pip install -q --no-deps --force-reinstall /target/wheels/*.whl",
+        {"PIP_CERT": "/cargo/ca.crt", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+    )
+    count, wrong = Count(), []
+    for part in parts:
+        log = f"/target/{INTERPRETER}-{part.replace('/', '-')}.log"
+        tests = "/target/python/bin/pytest -rfE -v --no-header -m 'not alone' -p no:cacheprovider"
+        status = int(folder.run(f"timeout {limit} {tests} > {log} 2>&1; echo $?", {"BURTORCH_PART": part}).split()[-1])
+        text = (folder.path / log[1:]).read_text(errors="replace")
+        number = re.search(r"collected (\d+) items(?: / (\d+) deselected)?", text)
+        count.asked += int(number[1]) - int(number[2] or 0) if number else 0
+        count.passed += len(re.findall(r" PASSED +\[", text))
+        count.ignored += len(re.findall(r" SKIPPED ", text))
+        wrong += [f"{failed} failed" for failed in re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.M)]
+        if status == 124:
+            wrong.append(f"part {part} cut off after {limit:.0f} s")
+        elif status > 1:
+            wrong.append(f"part {part} ended with {status}: {text[-300:]}")
+    return count, wrong
 
 
 def bits(folder: Folder, target: Target) -> str | None:
@@ -264,13 +311,48 @@ def binding(folder: Folder, target: Target) -> str:
     return "linked"
 
 
-def main() -> int:
-    """Print a line for each target; 1 when a test failed or bits differ."""
+@dataclass
+class Row:
+    """A line of the table."""
+
+    name: str
+    how: str
+    passed: str = ""
+    bits: str | None = None
+    wrong: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name:28} {self.how:20} {self.passed:36} {(self.bits or '')[:16]:18} {'; '.join(self.wrong)}"
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing failed; what was cut off did not."""
+        failed = re.compile(r" failed\b|^failed:|^not built| ended with ")
+        return not any(failed.search(text) for text in self.wrong)
+
+
+def row(folder: Folder, target: Target | None, arguments: argparse.Namespace) -> Row:
+    """What a target did; without one, the folder's Python."""
+    if target is None:
+        count, wrong = suite(folder, arguments.suite, arguments.limit)
+        return Row(INTERPRETER, "run", str(count), None, tuple(wrong))
+    if target.runner is None:
+        folder.run(cargo(target, "check -p burtorch-core"), settings(target))
+        return Row(target.name, target.how)
+    count, wrong = test(folder, target, arguments.tests, arguments.limit)
+    package = [binding(folder, target)] if arguments.binding else []
+    return Row(target.name, target.how, str(count), bits(folder, target), (*package, *wrong))
+
+
+def read_arguments() -> argparse.Namespace:
+    """The command line, checked."""
+    names = [*(target.name for target in TARGETS), INTERPRETER]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(target.name for target in TARGETS))
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(names))
     parser.add_argument("--folder", type=Path, default=ROOT / "target/cross/forky", help="where Debian goes")
     parser.add_argument("--tests", nargs="+", default=TESTS, help="test binaries, each with :PART of names or without")
-    parser.add_argument("--limit", type=float, default=1200.0, help="seconds for a test binary")
+    parser.add_argument("--suite", nargs="+", default=PARTS, help=f"parts of the Python suite for {INTERPRETER}: 1/6")
+    parser.add_argument("--limit", type=float, default=1200.0, help="seconds for a test binary or a part of the suite")
     parser.add_argument("--binding", action="store_true", help="also build the Python package for each target")
     arguments = parser.parse_args()
     if os.geteuid() != 0:
@@ -278,33 +360,31 @@ def main() -> int:
     missing = [tool for tool in ("debootstrap", "unshare", "chroot") if shutil.which(tool) is None]
     if missing:
         parser.error(f"not installed: {', '.join(missing)} (on Debian: apt-get install debootstrap util-linux)")
-    unknown = set(arguments.targets) - {target.name for target in TARGETS}
+    unknown = set(arguments.targets) - set(names)
     if unknown:
         parser.error(f"no such target: {', '.join(sorted(unknown))}")
+    return arguments
+
+
+def main() -> int:
+    """Print a line for each target; 1 when a test failed or bits differ."""
+    arguments = read_arguments()
     folder = Folder(arguments.folder.absolute())
     folder.make()
-    good, hashes = True, {}
-    for target in TARGETS:
-        if arguments.targets and target.name not in arguments.targets:
+    rows = []
+    for target in (*TARGETS, None):
+        name = target.name if target else INTERPRETER
+        if arguments.targets and name not in arguments.targets:
             continue
-        how, passed, found, rest = target.how, "", None, ""
         try:
-            if target.runner is None:
-                folder.run(cargo(target, "check -p burtorch-core"), settings(target))
-            else:
-                number, wrong = test(folder, target, arguments.tests, arguments.limit)
-                passed, found = f"{number} passed", bits(folder, target)
-                package = binding(folder, target) if arguments.binding else ""
-                rest = "; ".join(filter(None, [package, *wrong]))
-                good &= not any(" failed" in text or " ended " in text for text in wrong) and "failed" not in package
+            rows.append(row(folder, target, arguments))
         except CommandError as failure:
-            good, how, rest = False, "not built", str(failure)[-1500:]
-        hashes[target.name] = found
-        print(f"{target.name:28} {how:20} {passed:12} {(found or '')[:16]:18} {rest}", flush=True)
-    if len(set(hashes.values()) - {None}) > 1:
+            rows.append(Row(name, "not built", wrong=(f"not built: {str(failure)[-1500:]}",)))
+        print(rows[-1], flush=True)
+    if len({row.bits for row in rows} - {None}) > 1:
         print("the bits of gradients differ: compare the files *.bits of the folder", file=sys.stderr)
-        good = False
-    return 0 if good else 1
+        return 1
+    return 0 if all(row.is_good for row in rows) else 1
 
 
 if __name__ == "__main__":

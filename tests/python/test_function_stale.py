@@ -253,6 +253,31 @@ def test_paths_that_are_put_together_are_no_files():
     assert f(2.0) == 2.0 * len("a/b" + "a/b.py")
 
 
+ANNOTATED = """
+class Annotated:
+    scale: float = 2.0
+
+    def scaled(self, x: float) -> float:
+        return x * self.scale * type(self).scale
+"""
+
+
+def test_annotations_that_are_asked_for_are_no_change():
+    """CPython 3.14 makes them at that moment, and keeps them in the class."""
+    names = {"__name__": "annotated"}
+    exec(compile(ANNOTATED, "annotated.py", "exec", dont_inherit=True), names)
+    kind = names["Annotated"]
+    point = kind()
+    f = bt.function(lambda x: point.scaled(x))
+    assert f(3.0) == 12.0
+    assert "scale" in kind.__annotations__
+    assert "x" in kind.scaled.__annotations__
+    assert f(4.0) == 16.0
+    assert f.stats()["traced"] == 1
+    kind.scale = 3.0
+    assert f(4.0) == 36.0
+
+
 @pytest.mark.parametrize("after", [1, 3, 6, 20])
 def test_an_audit_finds_a_change_within_the_next_doublings(limit, after):
     f = unwatched(limit)

@@ -42,6 +42,13 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     stdout_is_closed = _open_closed_streams()
+    try:
+        return _run(argv, stdout_is_closed)
+    finally:
+        _flush_or_discard(sys.stderr)  # a full disk behind it is no error
+
+
+def _run(argv: Sequence[str] | None, stdout_is_closed: bool) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without a symbol shows its escape
         sys.stdout.reconfigure(errors="backslashreplace")
     parser = build_parser()

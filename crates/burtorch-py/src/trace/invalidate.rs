@@ -204,6 +204,11 @@ fn is_special(key: &Bound<'_, PyAny>) -> bool {
         "__weakref__",
         "__qualname__",
         "__annotations__",
+        // Annotations of CPython 3.14, which are made when they are first asked for.
+        "__annotate__",
+        "__annotate_func__",
+        "__annotations_cache__",
+        "__conditional_annotations__",
         "__slotnames__",
         "__abstractmethods__",
         "__static_attributes__",

@@ -24,7 +24,7 @@ use crate::convert::refusals::{begin_tracing, end_tracing, outside_tracing};
 use crate::convert::signals::quietly;
 
 /// Whether the function of a frame can be read, and not only its code.
-pub const SEES_FUNCTIONS: bool = cfg!(all(Py_3_11, not(Py_3_14), not(PyPy), not(GraalPy), target_pointer_width = "64"));
+pub const SEES_FUNCTIONS: bool = cfg!(all(Py_3_11, not(PyPy), not(GraalPy), target_pointer_width = "64"));
 
 /// One tracing that is under way.
 pub struct Observer {
@@ -238,18 +238,21 @@ unsafe extern "C" fn hook(
 
 /// The function of a frame, if its place in the frame is known.
 fn function_of<'py>(frame: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-    #[cfg(all(Py_3_11, not(Py_3_14), not(PyPy), not(GraalPy), target_pointer_width = "64"))]
+    #[cfg(all(Py_3_11, not(PyPy), not(GraalPy), target_pointer_width = "64"))]
     {
-        // In 3.11 the frame's record starts with the function; in 3.12 and 3.13 it is the third word.
+        // In 3.11 the frame's record starts with the function; from 3.12 on it is the third word, and from 3.14 on the two
+        // lowest bits of that word say how the reference is counted.
         let place = if cfg!(Py_3_12) { 2 } else { 0 };
+        let tag = if cfg!(Py_3_14) { 3 } else { 0 };
         // SAFETY: a living frame that is being entered: its record follows the head and the frame before.
         unsafe {
             let record = *frame.as_ptr().add(1).cast::<*mut *mut ffi::PyObject>().add(1);
-            let function = Bound::from_borrowed_ptr_or_opt(frame.py(), *record.add(place))?;
+            let function = (*record.add(place)).map_addr(|at| at & !tag);
+            let function = Bound::from_borrowed_ptr_or_opt(frame.py(), function)?;
             function.is_instance_of::<PyFunction>().then_some(function)
         }
     }
-    #[cfg(not(all(Py_3_11, not(Py_3_14), not(PyPy), not(GraalPy), target_pointer_width = "64")))]
+    #[cfg(not(all(Py_3_11, not(PyPy), not(GraalPy), target_pointer_width = "64")))]
     {
         let _ = frame;
         None
