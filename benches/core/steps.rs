@@ -1,6 +1,6 @@
-//! Steps of L-SVRG and PAGE beside their gradients alone, of the same draws: what drawing, moving and counting add. A turn takes
-//! some steps and their gradients, in turn first, because the second finds rows in the cache; the least time of many turns counts.
-//! Full gradients, which both have, are left out.
+//! Steps of L-SVRG and PAGE beside gradients alone: what drawing, moving and counting add. A turn takes some steps, and as many
+//! gradients of batches that were drawn by the same rule with another seed, so that neither finds its rows in the cache because the
+//! other has read them. The least time of many turns counts. Full gradients are left out.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,19 +33,18 @@ fn rows(n: usize, d: usize, density: f64) -> Rows {
     Rows::sparse(starts, columns, values, d).unwrap()
 }
 
-/// Microseconds of a step, and of its gradients.
-fn times(problem: &Arc<FiniteSum>, make: &dyn Fn() -> Box<dyn Method>) -> [f64; 2] {
+/// Microseconds of a step, and of a gradient.
+fn times(problem: &Arc<FiniteSum>, rule: &Sampling, make: &dyn Fn(Sampler) -> Box<dyn Method>) -> [f64; 2] {
     let (d, x, w) = (problem.d(), vec![0.01; problem.d()], vec![0.02; problem.d()]);
-    let new = || Runner::new(problem.clone(), make(), &vec![0.0; d], Prox::Zero, 7, 1).unwrap();
-    // The second one says what the first will draw.
-    let (mut runner, mut scout) = (new(), new());
-    let (mut workspace, mut g) = (Workspace::default(), vec![0.0; d]);
+    let sampler = || Sampler::new(rule.clone(), problem.n()).unwrap();
+    let mut runner = Runner::new(problem.clone(), make(sampler()), &vec![0.0; d], Prox::Zero, 7, 1).unwrap();
+    let (mut other, mut workspace, mut g) = (sampler(), Workspace::default(), vec![0.0; d]);
     let mut least = [f64::INFINITY; 2];
     for turn in 0..TURNS {
         let mut batches = Vec::new();
-        for _ in 0..STEPS {
-            scout.step(0.05, Choices::default()).unwrap();
-            batches.push(scout.drawn().0.to_vec());
+        for step in 0..STEPS {
+            other.draw(8, (turn * STEPS + step) as u64, 0).unwrap();
+            batches.push(other.samples().indices.to_vec());
         }
         for which in [turn % 2, 1 - turn % 2] {
             let began = Instant::now();
@@ -74,12 +73,9 @@ fn main() {
         let problem = Arc::new(FiniteSum::new(Box::new(terms), regulariser).unwrap());
         for rule in [1, 8, 64].into_iter().flat_map(|b| [Sampling::Nice(b), Sampling::Reshuffle(b)]) {
             for kind in ["L-SVRG", "PAGE"] {
-                let [step, gradients] = times(&problem, &|| {
-                    let sampler = Sampler::new(rule.clone(), n).unwrap();
-                    match kind {
-                        "PAGE" => Box::new(Page::new(sampler, NEVER).unwrap()),
-                        _ => Box::new(LSvrg::new(sampler, NEVER).unwrap()),
-                    }
+                let [step, gradients] = times(&problem, &rule, &|sampler| match kind {
+                    "PAGE" => Box::new(Page::new(sampler, NEVER).unwrap()),
+                    _ => Box::new(LSvrg::new(sampler, NEVER).unwrap()),
                 });
                 println!("| {name} | {kind} | {rule:?} | {step:.3} | {gradients:.3} | {:.3} |", step / gradients);
             }

@@ -1,9 +1,9 @@
 //! Random subsets without replacement, each with the same probability.
 //!
 //! Floyd's algorithm (Bentley and Floyd 1987, "A sample of brilliance") tests k times whether an index was chosen before.
-//! Differences: 1. small subsets are kept in order, and searched linearly, without a branch; 2. dense subsets are marked in a
-//! bitmap of n bits, which also gives them in order, without a sort; a second bitmap marks its used words; 3. sparse ones are
-//! in a table of at most 4k entries, so that neither time nor memory depends on n.
+//! Differences: 1. in small subsets, each index is compared with all others, without a branch, and its place is the number of
+//! lower ones; 2. dense subsets are marked in a bitmap of n bits, which also gives them in order, without a sort; a second bitmap
+//! marks its used words; 3. sparse ones are in a table of at most 4k entries, so that neither time nor memory depends on n.
 
 use super::Draw;
 use crate::error::{Error, Result};
@@ -104,14 +104,15 @@ impl Subset {
     }
 
     fn few(&mut self, draw: &mut Draw<'_>, n: usize, k: usize) {
-        for j in n - k..n {
-            let at = draw.below(j as u64 + 1) as u32;
-            let place = self.chosen.iter().map(|&c| u32::from(c < at)).sum::<u32>() as usize;
-            if self.chosen.get(place) == Some(&at) {
-                self.chosen.push(j as u32);
-            } else {
-                self.chosen.insert(place, at);
-            }
+        let mut found = [FREE; FEW];
+        draw.each_up_to(n - k..n, |j, at| {
+            let was_chosen = found.iter().fold(false, |any, &index| any | (index == at as u32));
+            found[j - (n - k)] = if was_chosen { j as u32 } else { at as u32 };
+        });
+        self.chosen.resize(k, 0);
+        for &index in &found[..k] {
+            let lower = found.iter().map(|&other| u32::from(other < index)).sum::<u32>();
+            self.chosen[lower as usize] = index;
         }
     }
 

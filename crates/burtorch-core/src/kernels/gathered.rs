@@ -33,9 +33,17 @@ fn rows_of<E>(bytes: usize, width: usize) -> usize {
 }
 
 /// Asks for the first of these rows, before any is in work: later ones are asked for meanwhile. Not for fewer than are read at a
-/// time, nor for rows so wide that they would not stay in the cache.
+/// time.
 pub fn ask_for_rows<E>(table: &[E], rows: &[u32], width: usize) {
-    if rows.len() <= 4 || width * size_of::<E>() > FAR {
+    if rows.len() > 4 {
+        ask_for_next_rows(table, rows, width);
+    }
+}
+
+/// [`ask_for_rows`] of rows that are read after other work, however few they are. Not for rows so wide that they would not stay
+/// in the cache.
+pub fn ask_for_next_rows<E>(table: &[E], rows: &[u32], width: usize) {
+    if width * size_of::<E>() > FAR {
         return;
     }
     for &row in &rows[..rows.len().min(rows_of::<E>(FAR, width))] {

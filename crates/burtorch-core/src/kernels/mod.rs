@@ -72,7 +72,7 @@ pub use blocks::{BlockMath, PANEL, naive};
 pub use elementwise::{relu_backward, sigmoid_backward, tanh_backward};
 pub use factor::{Triangle, cholesky, factor_workspace_len, lu, qr, solve_triangular};
 pub use float::KernelFloat;
-pub use gathered::{add_rows, ask_for_rows, dots_of_rows, dots_of_rows_at_two};
+pub use gathered::{add_rows, ask_for_next_rows, ask_for_rows, dots_of_rows, dots_of_rows_at_two};
 pub use layer_norm::{layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes};
 pub use optim::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
 pub use product::{Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len};

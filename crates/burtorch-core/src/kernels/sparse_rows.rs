@@ -55,11 +55,21 @@ impl<E> SparseRows<E> {
             prefetch(&self.starts, later as usize);
         }
         if let Some(&soon) = list.get(k + AHEAD) {
-            let start = self.starts[soon as usize];
-            // As much as most rows have; the CPU asks for what follows.
-            (0..2).for_each(|part| prefetch(&self.columns, start + part * line::<u32>()));
-            (0..3).for_each(|part| prefetch(&self.values, start + part * line::<E>()));
+            self.ask_for_row(soon);
         }
+    }
+
+    #[inline(always)]
+    fn ask_for_row(&self, i: u32) {
+        let start = self.starts[i as usize];
+        // As much as most rows have; the CPU asks for what follows.
+        (0..2).for_each(|part| prefetch(&self.columns, start + part * line::<u32>()));
+        (0..3).for_each(|part| prefetch(&self.values, start + part * line::<E>()));
+    }
+
+    /// Asks for the first of these rows, which are read after other work.
+    pub fn ask_for_next(&self, list: &[u32]) {
+        list.iter().take(AHEAD).for_each(|&i| self.ask_for_row(i));
     }
 }
 

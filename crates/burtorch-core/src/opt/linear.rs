@@ -131,6 +131,11 @@ impl Terms for Linear {
         Some(&self.rows)
     }
 
+    fn ask_for_next(&self, samples: &[u32]) {
+        kernels::ask_for_next_rows(&self.labels, samples, 1);
+        self.rows.ask_for_next(samples);
+    }
+
     fn loss(&self, x: &[f64], samples: Samples<'_>, scratch: &mut Vec<f64>) -> Result<f64> {
         let mut sum = 0.0;
         self.ask_for(samples.indices);

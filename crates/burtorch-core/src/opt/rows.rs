@@ -148,6 +148,14 @@ impl Rows {
         }
     }
 
+    /// Asks for the first of these rows, which are read after other work.
+    pub(super) fn ask_for_next(&self, rows: &[u32]) {
+        match &self.layout {
+            Layout::Dense(values) => kernels::ask_for_next_rows(values, rows, self.d),
+            Layout::Sparse(all) => all.ask_for_next(rows),
+        }
+    }
+
     /// `to[k]` = the inner product of row `rows[k]` with `x`. What `rows` names behind the length of `to` comes next.
     pub(super) fn products(&self, rows: &[u32], x: &[f64], to: &mut [f64]) {
         match &self.layout {

@@ -43,9 +43,15 @@ pub struct Sampler {
     /// Of the permutation: seed, epoch and client.
     drawn: Option<(u64, u64, u64)>,
     indices: Vec<u32>,
+    /// The batch of another round that was drawn ahead, and its seed, round and client.
+    next: Vec<u32>,
+    next_of: Option<(u64, u64, u64)>,
     weights: Vec<f64>,
     scale: f64,
 }
+
+/// Batches of at most so many samples are drawn ahead.
+const SMALL: usize = 64;
 
 const WHAT: &str = "a batch";
 
@@ -94,6 +100,7 @@ impl Sampler {
             _ => n,
         };
         let (indices, weights) = (memory::list_for(size, WHAT)?, memory::list_for(size, WHAT)?);
+        let next = memory::list_for(if size <= SMALL { size } else { 0 }, WHAT)?;
         let subset = Subset::default();
         Ok(Sampler {
             rule,
@@ -104,6 +111,8 @@ impl Sampler {
             permutation: Vec::new(),
             drawn: None,
             indices,
+            next,
+            next_of: None,
             weights,
             scale: 0.0,
         })
@@ -150,6 +159,32 @@ impl Sampler {
 
     /// Draws the batch of a round for a client (0 where there are none).
     pub fn draw(&mut self, seed: u64, round: u64, client: u64) -> Result<()> {
+        if self.next_of.take() == Some((seed, round, client)) {
+            std::mem::swap(&mut self.indices, &mut self.next);
+        } else {
+            self.list(seed, round, client)?;
+        }
+        self.weigh();
+        Ok(())
+    }
+
+    /// Draws a small batch before its round, so that memory can be asked for what it needs; no sample of a large one. The batch
+    /// drawn last stays as it is.
+    pub(super) fn draw_ahead(&mut self, seed: u64, round: u64, client: u64) -> Result<&[u32]> {
+        self.next_of = None;
+        if self.indices.len() > SMALL || self.next.capacity() == 0 {
+            return Ok(&[]);
+        }
+        std::mem::swap(&mut self.indices, &mut self.next);
+        let listed = self.list(seed, round, client);
+        std::mem::swap(&mut self.indices, &mut self.next);
+        listed?;
+        self.next_of = Some((seed, round, client));
+        Ok(&self.next)
+    }
+
+    /// Makes `indices` those of a round.
+    fn list(&mut self, seed: u64, round: u64, client: u64) -> Result<()> {
         let mut draw = Draw::new(seed, round, client, Purpose::Sampling);
         self.indices.clear();
         match self.rule {
@@ -171,7 +206,6 @@ impl Sampler {
                 self.indices.extend((part * self.n / parts) as u32..((part + 1) * self.n / parts) as u32);
             }
         }
-        self.weigh();
         Ok(())
     }
 
@@ -229,5 +263,50 @@ impl Sampler {
     pub fn samples(&self) -> Samples<'_> {
         let weights = matches!(self.rule, Sampling::Importance(..)).then_some(&self.weights[..]);
         Samples { indices: &self.indices, weights, scale: self.scale }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_drawn_ahead_is_that_of_its_round() {
+        let n = 40;
+        let weights = (0..n).map(|i| 1.0 + i as f64).collect();
+        for rule in [
+            Sampling::Full,
+            Sampling::Nice(1),
+            Sampling::Nice(17),
+            Sampling::WithReplacement(5),
+            Sampling::Independent(0.2),
+            Sampling::Importance(3, weights),
+            Sampling::Reshuffle(7),
+            Sampling::Partition(4),
+        ] {
+            let mut ahead = Sampler::new(rule.clone(), n).unwrap();
+            let mut plain = ahead.clone();
+            let batch = |sampler: &Sampler| {
+                let Samples { indices, weights, scale } = sampler.samples();
+                (indices.to_vec(), weights.map(<[f64]>::to_vec), scale)
+            };
+            // Rounds follow each other, are left out and come again; the last entry is what is drawn ahead.
+            for (seed, round, next) in
+                [(1, 0, 1), (1, 1, 2), (1, 5, 6), (1, 6, 7), (2, 7, 8), (2, 7, 8), (2, 8, 3), (2, 9, 10)]
+            {
+                ahead.draw(seed, round, 0).unwrap();
+                plain.draw(seed, round, 0).unwrap();
+                assert_eq!(batch(&ahead), batch(&plain), "{rule:?}, round {round}");
+                let drawn = ahead.draw_ahead(seed, next, 0).unwrap().to_vec();
+                assert_eq!(batch(&ahead), batch(&plain), "{rule:?}, round {round}, beside the next one");
+                let mut then = plain.clone();
+                then.draw(seed, next, 0).unwrap();
+                assert_eq!(drawn, then.samples().indices, "{rule:?}, ahead of round {next}");
+            }
+            ahead.take(&(0..plain.samples().indices.len() as u32).collect::<Vec<_>>()).unwrap();
+            ahead.draw(2, 10, 0).unwrap();
+            plain.draw(2, 10, 0).unwrap();
+            assert_eq!(batch(&ahead), batch(&plain), "{rule:?}, after a batch that was given");
+        }
     }
 }

@@ -61,6 +61,10 @@ impl Terms for Softmax {
         Some(&self.rows)
     }
 
+    fn ask_for_next(&self, samples: &[u32]) {
+        self.rows.ask_for_next(samples);
+    }
+
     fn loss(&self, x: &[f64], samples: Samples<'_>, scratch: &mut Vec<f64>) -> Result<f64> {
         let (p, scores) = scratch_of(scratch, 2 * self.n_classes)?.split_at_mut(self.n_classes);
         Ok(samples.weighted().map(|(i, w)| w * self.probabilities(i, x, p, scores)).sum())

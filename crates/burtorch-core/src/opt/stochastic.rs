@@ -18,12 +18,15 @@ impl Sgd {
     }
 }
 
-/// Draws the batch of a step, or takes the one that is given.
+/// Draws the batch of a step, or takes the one that is given. A small batch of the next step is drawn as well, and its rows are
+/// on their way from memory while this step computes: rows at random places take longer to come than to be read.
 pub(super) fn draw_batch(sampler: &mut Sampler, env: &Env<'_>) -> Result<()> {
-    match env.choices.batch {
-        Some(batch) => sampler.take(batch),
-        None => sampler.draw(env.seed, env.round, 0),
-    }
+    let Some(batch) = env.choices.batch else {
+        sampler.draw(env.seed, env.round, 0)?;
+        env.problem.terms.ask_for_next(sampler.draw_ahead(env.seed, env.round + 1, 0)?);
+        return Ok(());
+    };
+    sampler.take(batch)
 }
 
 impl Method for Sgd {

@@ -63,6 +63,8 @@ pub trait Terms: Send + Sync {
     fn rows(&self) -> Option<&Rows> {
         None
     }
+    /// Asks the memory for what these samples need, which come into work next.
+    fn ask_for_next(&self, _samples: &[u32]) {}
     /// The weighted sum of the samples' values at `x`.
     fn loss(&self, x: &[f64], samples: Samples<'_>, scratch: &mut Vec<f64>) -> Result<f64>;
     /// Adds the weighted sum of the samples' gradients at `x` to `out`, less those at `minus`.
