@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import inspect
+import operator
 
 import numpy
 
@@ -13,7 +14,7 @@ from burtorch._core import Array, Parameters, Tensor, Value, Vector, parameter
 
 TYPE_CHECKING = False  # as in the package
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 
@@ -77,16 +78,23 @@ def operand(x: Any) -> Any:
 
 def part(x: Any, index: Any, axis: int) -> Any:
     """``x`` indexed along one axis."""
-    return x[(slice(None),) * (axis % x.ndim) + (index,)]
+    return x[(slice(None),) * axis_of(axis, x.ndim) + (index,)]
 
 
-def axes_of(axis: int | tuple[int, ...], ndim: int) -> tuple[int, ...]:
-    """Axes counted from the start."""
-    axes = axis if isinstance(axis, tuple) else (axis,)
-    for one in axes:
-        if not -ndim <= one < ndim:
-            raise numpy.exceptions.AxisError(one, ndim)
-    return tuple(one % ndim for one in axes)
+def axis_of(axis: int, ndim: int) -> int:
+    """An axis counted from the start."""
+    axis = operator.index(axis)
+    if not -ndim <= axis < ndim:
+        raise numpy.exceptions.AxisError(axis, ndim)
+    return axis % ndim
+
+
+def axes_of(axis: int | Sequence[int], ndim: int, name: str = "axis") -> tuple[int, ...]:
+    """Axes counted from the start, each named once."""
+    axes = tuple(axis_of(one, ndim) for one in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    if len({*axes}) < len(axes):
+        raise ValueError(f"repeated axis in `{name}`: {axis}")
+    return axes
 
 
 def has_value(x: Any) -> bool:

@@ -54,11 +54,14 @@ def einsum(subscripts: str, *operands: Any) -> Any:
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """As numpy.linalg.norm, without the matrix norms that need singular values."""
     x = array(x)
-    if axis is None and ord is None:
+    is_whole = axis is None
+    if axis is None:
         axis = tuple(range(x.ndim))
-    elif axis is None:
-        axis = tuple(range(x.ndim)) if x.ndim == 2 else 0
+    if isinstance(axis, list):
+        raise TypeError("'axis' must be None, an integer or a tuple of integers")
     axes = axes_of(axis, x.ndim)
+    if len(axes) not in (1, 2) and not (is_whole and ord is None):
+        raise ValueError("Improper number of dimensions to norm.")
     if ord is None or (len(axes) == 2 and ord == "fro") or (len(axes) == 1 and ord == 2):
         return x.norm2(axes, keepdims=keepdims)
     size = abs(x)

@@ -8,7 +8,7 @@ import operator
 import numpy
 
 from burtorch import _core
-from burtorch._array_base import array, axes_of, operand, part, public
+from burtorch._array_base import array, axes_of, axis_of, operand, part, public
 from burtorch._core import Array
 
 TYPE_CHECKING = False  # as in the package
@@ -41,16 +41,24 @@ def hstack(tup: Sequence[Any]) -> Any:
 @public
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Equal parts along an axis, or the parts between indices."""
-    n = ary.shape[axis]
-    if isinstance(indices_or_sections, int):
-        if n % indices_or_sections:
+    ary = array(ary)
+    n = ary.shape[axis_of(axis, ary.ndim)]
+    if numpy.ndim(indices_or_sections) == 0:
+        sections = sections_of(indices_or_sections)
+        if n % sections:
             raise ValueError("array split does not result in an equal division")
-        step = n // indices_or_sections
-        cuts = [step * k for k in range(1, indices_or_sections)]
+        cuts = [n // sections * k for k in range(1, sections)]
     else:
-        cuts = [int(cut) for cut in indices_or_sections]
+        cuts = [operator.index(cut) for cut in indices_or_sections]
     ends = [*cuts, n]
     return [part(ary, slice(a, b), axis) for a, b in zip([0, *cuts], ends)]
+
+
+def sections_of(number: Any) -> int:
+    """Into how many parts an array is split."""
+    if (sections := operator.index(number)) <= 0:
+        raise ValueError("number sections must be larger than 0.")
+    return sections
 
 
 @public
@@ -83,7 +91,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     """The array with some axes moved to other positions."""
     a = array(a)
-    pair = [axes_of(tuple(axis) if isinstance(axis, list) else axis, a.ndim) for axis in (source, destination)]
+    pair = [axes_of(axis, a.ndim, name) for axis, name in ((source, "source"), (destination, "destination"))]
     if len(pair[0]) != len(pair[1]):
         raise ValueError("`source` and `destination` arguments must have the same number of elements")
     order = [axis for axis in range(a.ndim) if axis not in pair[0]]
@@ -97,7 +105,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
     """The array with new axes of extent 1."""
     a = array(a)
     n_new = len(axis) if isinstance(axis, (tuple, list)) else 1
-    places = axes_of(tuple(axis) if isinstance(axis, list) else axis, a.ndim + n_new)
+    places = axes_of(axis, a.ndim + n_new)
     rest = iter(a.shape)
     return a.reshape(tuple(1 if k in places else next(rest) for k in range(a.ndim + n_new)))
 
@@ -111,7 +119,15 @@ def squeeze(a: Any, axis: Any = None) -> Any:
 @public
 def broadcast_to(array: Any, shape: Any) -> Any:
     """The array repeated to a shape, without copying."""
-    return _core.array_broadcast_to(array, [shape] if isinstance(shape, int) else list(shape))
+    return _core.array_broadcast_to(array, extents_of(shape))
+
+
+def extents_of(shape: Any) -> list[int]:
+    """A shape, or a number of elements, as a list."""
+    extents = [operator.index(n) for n in (shape if numpy.ndim(shape) else (shape,))]
+    if builtins.any(n < 0 for n in extents):
+        raise ValueError(f"negative dimensions are not allowed, found {shape}")
+    return extents
 
 
 @public
@@ -128,9 +144,12 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     a = array(a)
     if axis is None:
         return roll(a.ravel(), shift, 0).reshape(a.shape)
-    axes = axis if isinstance(axis, tuple) else (axis,)
-    shifts = shift if isinstance(shift, tuple) else (shift,) * len(axes)
-    for by, along in zip(map(operator.index, shifts), axes_of(axes, a.ndim)):
+    # An axis may be named several times, and one axis or shift goes with several of the other.
+    named = axis if isinstance(axis, (tuple, list)) else (axis,)
+    shifts, axes = numpy.broadcast_arrays(shift, [axis_of(one, a.ndim) for one in named])
+    if shifts.ndim > 1:
+        raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
+    for by, along in zip(map(operator.index, shifts), axes.tolist()):
         n = a.shape[along]
         if n and by % n:
             a = concatenate([part(a, slice(n - by % n, None), along), part(a, slice(None, n - by % n), along)], along)
@@ -141,7 +160,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 def tile(A: Any, reps: Any) -> Any:
     """The array repeated as a whole along each axis."""
     A = array(A)
-    reps = (reps,) if isinstance(reps, int) else tuple(reps)
+    reps = tuple(extents_of(reps))
     n = builtins.max(A.ndim, len(reps))
     shape, reps = (1,) * (n - A.ndim) + A.shape, (1,) * (n - len(reps)) + reps
     apart = A.reshape(tuple(extent for m in shape for extent in (1, m)))
@@ -155,7 +174,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     a = array(a)
     if axis is None:
         return repeat(a.ravel(), repeats, 0)
-    n = a.shape[axes_of(axis, a.ndim)[0]]
+    n = a.shape[axis_of(axis, a.ndim)]
     return part(a, numpy.repeat(numpy.arange(n), repeats), axis)
 
 
@@ -169,6 +188,8 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     if out is not None or mode not in ("raise", "clip", "wrap"):
         raise TypeError(f"take() of Arrays takes no out=, and mode='raise', 'clip' or 'wrap', found {mode!r}")
     a = _core.array_of(a, *(x for x in (indices,) if isinstance(x, Array)))
+    if not isinstance(indices, Array) and (known := numpy.asarray(indices)).dtype == bool:
+        indices = known.astype(int)  # numbers here, and no mask
     if mode != "raise":
         indices, n = array(indices), a.size if axis is None else a.shape[axis]
         indices = indices % n if mode == "wrap" else indices.clip(0, n - 1)

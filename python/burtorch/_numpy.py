@@ -45,7 +45,10 @@ def ufunc(function: Any, method: str, *operands: Any, **keywords: Any) -> Any:
     if method == "reduce" and name in REDUCTIONS:
         return reduced(REDUCTIONS[name], operands[0], **{"axis": 0, **dict(zip(["axis"], operands[1:])), **keywords})
     if method == "accumulate" and name in RUNNING:
-        return getattr(operands[0], RUNNING[name])(*(operands[1:] or (keywords.pop("axis", 0),)), **keywords)
+        axis = operands[1] if len(operands) > 1 else keywords.pop("axis", 0)
+        if axis is None or operands[0].ndim == 0:
+            raise TypeError(f"numpy.{name}.accumulate takes an array and one axis of it")
+        return getattr(operands[0], RUNNING[name])(axis, **keywords)
     if method == "outer" and len(operands) == 2 and not keywords and function.nin == 2:
         x, y = (_array_base.array(x) for x in operands)
         return elementwise(name, x.reshape(x.shape + (1,) * y.ndim), y)

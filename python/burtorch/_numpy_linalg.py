@@ -11,6 +11,7 @@ from burtorch import _arrays, _core
 from burtorch._array_base import array
 from burtorch._numpy_more import cross
 from burtorch._numpy_shapes import matrix_transpose
+from burtorch._numpy_ufuncs import vecdot
 
 TYPE_CHECKING = False  # as in the package
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ LINALG: dict[str, Callable[..., Any]] = {
     "matrix_transpose": matrix_transpose, "diagonal": lambda x, *, offset=0: x.diagonal(offset, -2, -1),
     "trace": lambda x, *, offset=0: x.trace(offset, -2, -1),
     "cross": lambda x1, x2, *, axis=-1: cross(x1, x2, axis=axis),
-    "vecdot": lambda x1, x2, *, axis=-1: (x1 * x2).sum(axis),
+    "vecdot": lambda x1, x2, *, axis=-1: vecdot(x1, x2, axis),
     "vector_norm": lambda x, *, axis=None, keepdims=False, ord=2: vector_norm(x, axis, keepdims, ord),
     "matrix_norm": lambda x, *, keepdims=False, ord="fro": _arrays.norm(x, ord, (-2, -1), keepdims),
     "solve": lambda a, b: _core.array_linalg("solve", a, b)[0], "inv": lambda a: _core.array_linalg("inv", a)[0],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import math
+import operator
 
 import numpy
 
 from burtorch import _arrays, _core
-from burtorch._array_base import array, public
+from burtorch._array_base import array, axes_of, public
 from burtorch._array_shapes import broadcast_to
 from burtorch._core import Array
 from burtorch._numpy_ufuncs import is_integer, signbit, trunc
@@ -126,7 +128,7 @@ def kron(a: Any, b: Any) -> Any:
 
 @public
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
-    axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis,) * 3
+    axisa, axisb, axisc = map(operator.index, (axisa, axisb, axisc) if axis is None else (axis,) * 3)
     a, b = _arrays.moveaxis(a, axisa, -1), _arrays.moveaxis(b, axisb, -1)
     if (a.shape[-1], b.shape[-1]) != (3, 3):
         raise TypeError("numpy.cross of Arrays takes vectors of three numbers")
@@ -162,8 +164,9 @@ def ndim(a: Any) -> int:
 
 
 @public
-def size(a: Any, axis: int | None = None) -> int:
-    return array(a).size if axis is None else array(a).shape[axis]  # type: ignore[no-any-return]
+def size(a: Any, axis: int | tuple[int, ...] | None = None) -> int:
+    a = array(a)
+    return a.size if axis is None else math.prod(a.shape[k] for k in axes_of(axis, a.ndim))
 
 
 @public

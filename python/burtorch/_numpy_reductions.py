@@ -7,9 +7,9 @@ import builtins
 import numpy
 
 from burtorch import _core
-from burtorch._array_base import array, public
+from burtorch._array_base import array, axes_of, public
 from burtorch._array_reductions import reduced, reduction
-from burtorch._array_shapes import concatenate
+from burtorch._array_shapes import broadcast_to, concatenate
 from burtorch._numpy_ufuncs import is_integer
 
 TYPE_CHECKING = False  # as in the package
@@ -23,13 +23,21 @@ mean = reduction("mean")
 
 
 @public
-def average(a: Any, axis: Any = None, weights: Any = None) -> Any:
+def average(a: Any, axis: Any = None, weights: Any = None, *, keepdims: bool = False) -> Any:
+    a = array(a)
+    axes = None if axis is None else axes_of(axis, a.ndim)
     if weights is None:
-        return array(a).mean(axis)
-    if array(a).shape != array(weights).shape:
-        weights = array(weights).reshape((-1,) + (1,) * (array(a).ndim - axis % array(a).ndim - 1))
-        weights = _core.array_of(weights, a) * (_core.array_of(a, weights) * 0.0 + 1.0)
-    return (array(a) * weights).sum(axis) / array(weights).sum(axis)
+        return a.mean(axes, keepdims=keepdims)
+    weights = array(weights)
+    if a.shape != weights.shape:
+        if axes is None:
+            raise TypeError("Axis must be specified when shapes of a and weights differ.")
+        if weights.shape != tuple(a.shape[one] for one in axes):
+            raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+        places = sorted(range(len(axes)), key=axes.__getitem__)
+        weights = weights.transpose(tuple(places)).reshape([a.shape[k] if k in axes else 1 for k in range(a.ndim)])
+        weights = broadcast_to(weights, a.shape)
+    return (a * weights).sum(axes, keepdims=keepdims) / weights.sum(axes, keepdims=keepdims)
 
 
 @public

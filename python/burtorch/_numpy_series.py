@@ -7,7 +7,7 @@ import builtins
 import numpy
 
 from burtorch import _arrays, _core
-from burtorch._array_base import array, axes_of, is_array, part, public
+from burtorch._array_base import array, axes_of, axis_of, is_array, part, public
 from burtorch._array_reductions import reduced
 from burtorch._array_shapes import concatenate, take
 from burtorch._numpy_more import where
@@ -20,10 +20,27 @@ if TYPE_CHECKING:
 
 
 @public
-def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    a = array(a)
+    if n == 0:
+        return a
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n}")
+    if a.ndim == 0:
+        raise ValueError("diff requires input that is at least one dimensional")
+    ends = [None if end is None else end_of(a, array(end), axis) for end in (prepend, append)]
+    joined = [x for x in (ends[0], a, ends[1]) if x is not None]
+    a = concatenate(joined, axis) if len(joined) > 1 else a
     for _ in range(n):
-        a = part(a, slice(1, None), axis) - part(a, slice(None, -1), axis)
+        after, before = part(a, slice(1, None), axis), part(a, slice(None, -1), axis)
+        a = after != before if a.dtype == bool else after - before
     return a
+
+
+def end_of(a: Any, end: Any, axis: int) -> Any:
+    """What stands before or after ``a`` along an axis: a number stands there once in each row."""
+    axis = axis_of(axis, a.ndim)
+    return end if end.ndim else _arrays.broadcast_to(end, (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
 
 
 @public
@@ -36,9 +53,9 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
     y = array(y)
     steps = dx
     if x is not None:
-        steps = diff(array(x)) if array(x).ndim > 1 else diff(array(x)).reshape((-1,) + (1,) * (-axis % y.ndim - 1))
-        if array(x).ndim > 1:
-            steps = diff(array(x), axis=axis)
+        x = array(x)
+        after = y.ndim - axis_of(axis, y.ndim) - 1
+        steps = diff(x).reshape((-1,) + (1,) * after) if x.ndim == 1 else diff(x, axis=axis)
     return (steps * (part(y, slice(1, None), axis) + part(y, slice(None, -1), axis)) / 2.0).sum(axis)
 
 
@@ -64,7 +81,9 @@ def cumulative(name: str, method: str, start: int) -> Callable[..., Any]:
         found = reduced(method, x, axis, dtype=dtype, out=out)
         if not include_initial:
             return found
-        return concatenate([numpy.full(part(x, slice(0, 1), axis).shape, start, found.dtype), found], axis)
+        along = axis_of(axis, x.ndim)
+        first = numpy.full((*x.shape[:along], 1, *x.shape[along + 1 :]), start, found.dtype)
+        return concatenate([first, found], axis)
 
     made.__name__ = name
     return public(made)
@@ -81,7 +100,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     steps = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
     if len(steps) != len(axes):
         raise TypeError("it takes one sample distance, or one for each axis")
-    if builtins.any(array(step).ndim for step in steps):
+    if builtins.any(array(step).ndim for step in varargs):
         raise TypeError("it takes sample distances, not coordinates")
     if edge_order not in (1, 2):
         raise ValueError("edge_order must be 1 or 2")
@@ -104,7 +123,7 @@ def gradient_along(f: Any, step: Any, axis: int, edge_order: int) -> Any:
 
 @public
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
-    a, v = (x.reshape(1) if x.ndim == 0 else x for x in (array(a), array(v)))
+    a, v = array(a), array(v)
     if a.ndim != 1 or v.ndim != 1 or 0 in (a.size, v.size):
         raise ValueError("it takes non-empty arrays of one dimension")
     if mode not in ("full", "same", "valid"):
@@ -121,7 +140,8 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
 
 @public
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
-    if array(v).size > array(a).size:
+    a, v = (x.reshape(1) if x.ndim == 0 else x for x in (array(a), array(v)))
+    if v.size > a.size:
         a, v = v, a
     return correlate(a, _arrays.flip(v), mode)
 
@@ -129,11 +149,13 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
 @public
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
     x = array(x)
+    if x.ndim != 1:
+        raise ValueError("x must be a one-dimensional array or sequence.")
+    N = len(x) if N is None else N  # noqa: N806
     powers = [_core.array_of(numpy.ones(x.shape, x.dtype), x)]
-    for _ in range(1, len(x) if N is None else N):
+    for _ in range(1, N):
         powers.append(x if len(powers) == 1 else powers[-1] * x)
-    powers = powers if N is None or N > 0 else []
-    if not powers:
+    if N <= 0:
         return numpy.zeros((len(x), 0), x.dtype)
     return _core.array_stack(powers if increasing else powers[::-1], 1)
 

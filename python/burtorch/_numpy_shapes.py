@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 
 import numpy
 
 from burtorch import _arrays, _core
-from burtorch._array_base import array, axes_of, operand, part, public
-from burtorch._array_shapes import concatenate
+from burtorch._array_base import array, axes_of, axis_of, operand, part, public
+from burtorch._array_shapes import concatenate, extents_of, sections_of
 
 TYPE_CHECKING = False  # as in the package
 if TYPE_CHECKING:
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 @public
 def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
-    return _core.array_stack([operand(x) for x in arrays], axis)
+    arrays = [operand(x) for x in arrays]
+    if len({array(x).shape for x in arrays}) > 1:
+        raise ValueError("all input arrays must have the same shape")
+    return _core.array_stack(arrays, axis_of(axis, array(arrays[0]).ndim + 1) if arrays else axis)
 
 
 @public
@@ -55,25 +59,34 @@ def atleast_3d(*arys: Any) -> Any:
 
 @public
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    if isinstance(indices_or_sections, int):
-        parts = numpy.array_split(numpy.arange(ary.shape[axis]), indices_or_sections)
+    ary = array(ary)
+    if numpy.ndim(indices_or_sections) == 0:
+        n = ary.shape[axis_of(axis, ary.ndim)]
+        parts = numpy.array_split(numpy.arange(n), sections_of(indices_or_sections))
         indices_or_sections = numpy.cumsum([len(one) for one in parts])[:-1]
     return _arrays.split(ary, indices_or_sections, axis)  # type: ignore[no-any-return]
 
 
 @public
 def hsplit(ary: Any, indices_or_sections: Any) -> Any:
-    return _arrays.split(ary, indices_or_sections, 0 if ary.ndim == 1 else 1)
+    return _arrays.split(of_rank(ary, 1, "hsplit"), indices_or_sections, 0 if ary.ndim == 1 else 1)
 
 
 @public
 def vsplit(ary: Any, indices_or_sections: Any) -> Any:
-    return _arrays.split(ary, indices_or_sections, 0)
+    return _arrays.split(of_rank(ary, 2, "vsplit"), indices_or_sections, 0)
 
 
 @public
 def dsplit(ary: Any, indices_or_sections: Any) -> Any:
-    return _arrays.split(ary, indices_or_sections, 2)
+    return _arrays.split(of_rank(ary, 3, "dsplit"), indices_or_sections, 2)
+
+
+def of_rank(ary: Any, least: int, name: str) -> Any:
+    """The array, which must have so many dimensions."""
+    if array(ary).ndim < least:
+        raise ValueError(f"{name} only works on arrays of {least} or more dimensions")
+    return ary
 
 
 @public
@@ -93,14 +106,25 @@ def flipud(m: Any) -> Any:
 
 @public
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
-    turns = [lambda x: x, lambda x: _arrays.flip(_arrays.swapaxes(x, *axes), axes[0])]
-    turns += [lambda x: _arrays.flip(x, tuple(axes)), lambda x: _arrays.swapaxes(_arrays.flip(x, axes[0]), *axes)]
-    return turns[k % 4](m)
+    m = array(m)
+    if len(axes) != 2:
+        raise ValueError("len(axes) must be 2.")
+    first, second = axes_of(tuple(axes), m.ndim, "axes")
+    if k % 4 == 0:
+        return m
+    if k % 4 == 2:
+        return _arrays.flip(m, (first, second))
+    return _arrays.flip(_arrays.swapaxes(m, first, second), first if k % 4 == 1 else second)
 
 
 @public
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    axis, start = axis % a.ndim, start + a.ndim if start < 0 else start
+    a = array(a)
+    n, axis = a.ndim, axis_of(axis, a.ndim)
+    start = operator.index(start)
+    if not -n <= start <= n:
+        raise numpy.exceptions.AxisError(f"start is from {-n} to {n}, found {start}")
+    start += n if start < 0 else 0
     return _arrays.moveaxis(a, axis, start - 1 if start > axis else start)
 
 
@@ -119,7 +143,12 @@ def broadcast_arrays(*args: Any) -> Any:
 def pad(array: Any, pad_width: Any, mode: Any = "constant", constant_values: Any = 0) -> Any:
     if mode != "constant" or not isinstance(constant_values, (int, float)):
         raise TypeError("numpy.pad of Arrays takes mode='constant' with one number")
-    widths = numpy.broadcast_to(numpy.asarray(pad_width), (array.ndim, 2)).tolist()
+    pad_width = numpy.asarray(pad_width)
+    if pad_width.dtype.kind not in "iu":
+        raise TypeError("`pad_width` must be of integral type.")
+    if (pad_width < 0).any():
+        raise ValueError("index can't contain negative values")
+    widths = numpy.broadcast_to(pad_width, (array.ndim, 2)).tolist()
     for axis, ends in enumerate(widths):
         shapes = [(*array.shape[:axis], n, *array.shape[axis + 1 :]) for n in ends]
         before, after = (numpy.full(shape, constant_values, array.dtype) for shape in shapes)
@@ -146,7 +175,8 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     if axis is None:
         return insert(array(arr).ravel(), obj, values, 0)
     arr, values = array(arr), array(values)
-    axis, n = axes_of(axis, arr.ndim)[0], array(arr).shape[axis]
+    axis = axis_of(axis, arr.ndim)
+    n = arr.shape[axis]
     places = numpy.arange(n)[obj] if isinstance(obj, slice) else numpy.asarray(obj)
     places = numpy.flatnonzero(places) if places.dtype == bool else places.astype(int)
     values = values.reshape((1,) * (arr.ndim - values.ndim) + values.shape)
@@ -162,7 +192,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     """``obj`` must be known: an integer, several, a slice or a mask."""
     if axis is None:
         return delete(array(arr).ravel(), obj, 0)
-    axis = axes_of(axis, arr.ndim)[0]
+    axis = axis_of(axis, arr.ndim)
     return part(arr, numpy.delete(numpy.arange(arr.shape[axis]), obj), axis)
 
 
@@ -188,7 +218,7 @@ def leaves(arrays: Any) -> list[Any]:
 
 @public
 def resize(a: Any, new_shape: Any) -> Any:
-    shape = (new_shape,) if isinstance(new_shape, int) else tuple(new_shape)
+    shape = tuple(extents_of(new_shape))
     n = math.prod(shape)
     if array(a).size == 0:
         return numpy.zeros(shape, a.dtype)

@@ -8,6 +8,7 @@ import operator
 import numpy
 
 from burtorch import _arrays, _core
+from burtorch._array_base import axis_of
 
 TYPE_CHECKING = False  # as in the package
 if TYPE_CHECKING:
@@ -117,6 +118,14 @@ def vecmat(x: Any, y: Any) -> Any:
     return (_core.array_of(x, y)[..., None, :] @ _core.array_of(y, x))[..., 0, :]
 
 
+def vecdot(x: Any, y: Any, axis: int = -1) -> Any:
+    x, y = _core.array_of(x, y), _core.array_of(y, x)
+    if x.shape[axis_of(axis, x.ndim)] != y.shape[axis_of(axis, y.ndim)]:
+        raise ValueError(f"vecdot takes vectors of one length, found shapes {x.shape} and {y.shape}")
+    x, y = (_arrays.moveaxis(one, axis, -1) for one in (x, y))
+    return (x * y).sum(-1)
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
     "true_divide": operator.truediv, "power": operator.pow, "float_power": lambda x, y: (x * 1.0) ** y,
@@ -133,6 +142,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "clip": lambda x, low, high: _arrays.clip(x, low, high), "fmax": of_numbers(_arrays.maximum),
     "fmin": of_numbers(_arrays.minimum), "fmod": fmod, "copysign": copysign, "logaddexp2": logaddexp2,
     "heaviside": heaviside, "ldexp": ldexp, "modf": modf, "matvec": matvec, "vecmat": vecmat,
-    "vecdot": lambda x, y: (x * y).sum(-1),
+    "vecdot": lambda x, y: vecdot(x, y),
 }  # fmt: skip
 """Other ufuncs."""

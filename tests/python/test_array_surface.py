@@ -76,7 +76,12 @@ def test_masks():
         X,
     )
     check(lambda x: [(x > 0).any(1), (x > 0).all(), (x * 0).any(), x.any(), x.all(axis=0, keepdims=True)], X)
-    for refused in (lambda x: x & x, lambda x: x | 1.5, lambda x: ~x):
+    check(lambda x: [(x > 0) & True, np.False_ | (x > 0), (x > 0) ^ np.ones(x.shape, bool), (x > 0) & np.array(True)], X)
+    integers = (
+        *(lambda x: (x > 0) | 2, lambda x: 1 & (x > 0), lambda x: (x > 0) & np.ones(3, int)),
+        *(lambda x: (x > 0) ^ x.astype(int), lambda x: np.int64(1) | (x > 0)),
+    )
+    for refused in (lambda x: x & x, lambda x: x | 1.5, lambda x: ~x, *integers):
         with pytest.raises(TypeError, match="masks"):
             run(refused, X)
 

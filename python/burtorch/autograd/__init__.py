@@ -92,7 +92,8 @@ def _run(body: Callable[..., Any], *arguments: Any) -> Any:
         return results
 
     numbers = _core.array_evaluated(recording, *leaves)
-    return _filled(kept[0], numbers)
+    # In a function that is being traced, a body may use Arrays from around it: its result is an Array too.
+    return body(*arguments) if numbers is None else _filled(kept[0], numbers)
 
 
 def _out_of(arrays: list[Any]) -> Callable[[Any], Any]:

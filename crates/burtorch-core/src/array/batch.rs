@@ -10,6 +10,7 @@ use super::dims::{Dims, bad};
 use super::expand::inlined;
 use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Dot, Slice, Type, ValueId, View};
 use crate::error::Result;
+use crate::scalar::DType;
 
 impl ArrayProgram {
     /// The program for `rows` rows at once. `in_axes` says for each argument which axis of the new argument runs along the
@@ -32,7 +33,7 @@ impl ArrayProgram {
             return Err(bad("axes of arguments", self.inputs().len().to_string(), in_axes.len().to_string()));
         }
         let program = inlined(self)?;
-        let mut batch = Batch { b: ArrayBuilder::new(program.dtype())?, rows };
+        let mut batch = Batch::new(program.dtype(), rows)?;
         let mut inputs = Vec::with_capacity(in_axes.len());
         for (&v, axis) in program.inputs().iter().zip(in_axes) {
             let ty = program.type_of(v);
@@ -51,9 +52,15 @@ impl ArrayProgram {
 pub(super) struct Batch {
     pub(super) b: ArrayBuilder,
     pub(super) rows: usize,
+    /// In a branch that some rows do not take: which rows do. An index of the others may name no element.
+    pub(super) taking: Option<ValueId>,
 }
 
 impl Batch {
+    pub(super) fn new(dtype: DType, rows: usize) -> Result<Batch> {
+        Ok(Batch { b: ArrayBuilder::new(dtype)?, rows, taking: None })
+    }
+
     /// All instructions, with these arguments: each with whether it has rows. What each value is.
     pub(super) fn run(&mut self, program: &ArrayProgram, inputs: &[(ValueId, bool)]) -> Result<Vec<(ValueId, bool)>> {
         let mut new = vec![(ValueId(0), false); program.n_values()];
@@ -64,7 +71,10 @@ impl Batch {
             if matches!(instr.op, ArrayOp::Input(_)) {
                 continue;
             }
-            let of: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
+            let mut of: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
+            if let (ArrayOp::Take { .. } | ArrayOp::ScatterAdd { .. }, Some(taking)) = (&instr.op, self.taking) {
+                of[1] = self.index_where(taking, of[1])?;
+            }
             let has_rows = of.iter().any(|(_, has_rows)| *has_rows);
             let alone = || of.iter().map(|(v, _)| *v).collect::<Vec<_>>();
             let results = match &instr.op {
@@ -92,6 +102,27 @@ impl Batch {
             }
         }
         Ok(new)
+    }
+
+    /// An index that names the first element where a row is not meant, whose results nothing reads.
+    fn index_where(&mut self, mask: ValueId, index: (ValueId, bool)) -> Result<(ValueId, bool)> {
+        if matches!(self.b.so_far().instr_of(index.0).op, ArrayOp::Const(..) | ArrayOp::Integer(_)) {
+            return Ok(index);
+        }
+        let index = self.with_rows(index)?;
+        let dims = self.b.dims(index);
+        let mask = self.wide(mask, dims)?;
+        let zero = self.b.push(ArrayOp::Integer(0), &[])?;
+        let zero = self.b.broadcast_to(zero, dims)?;
+        Ok((self.b.push(ArrayOp::Select, &[mask, index, zero])?, true))
+    }
+
+    /// A mask of rows for all numbers of the rows.
+    pub(super) fn wide(&mut self, mask: ValueId, dims: Dims) -> Result<ValueId> {
+        let mut extents = vec![1; dims.rank()];
+        extents[0] = self.rows;
+        let mask = self.b.view(mask, View::Reshape(Dims::new(&extents)?))?;
+        self.b.broadcast_to(mask, dims)
     }
 
     pub(super) fn led(&self, dims: &[usize]) -> Result<Dims> {

@@ -5,7 +5,7 @@
 use super::build::ArrayBuilder;
 use super::control::{hoisted, with_steps_at_once, without_unread};
 use super::dims::{Axes, Dims};
-use super::expand::{copied, written_out_whole};
+use super::expand::copied;
 use super::instr::{ArrayOp, ArrayProgram, Comparison, Dot, Element, Reduce, ValueId, View};
 use super::order::small_first;
 use super::row::Row;
@@ -18,7 +18,7 @@ use crate::scalar::DType;
 
 /// The program as plans take it: without calls and without composed reductions.
 pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
-    let program = with_steps_at_once(&without_unread(&hoisted(&written_out_whole(program)?)?)?)?;
+    let program = with_steps_at_once(&without_unread(&hoisted(program)?)?)?;
     let program = rows_together(&program)?;
     let program = copied(&program, |b, at, operands| {
         let instr = &program.instrs()[at];

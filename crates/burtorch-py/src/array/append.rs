@@ -66,7 +66,7 @@ fn append_innermost<'py>(
     build: Build<'_>,
 ) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
     let trace = match innermost(py, operands) {
-        Some(trace) => inside_body(trace),
+        Some(trace) => trace,
         // Only Parameters, numbers and arrays of them.
         None => home_of(&current_graph(py)?)?,
     };
@@ -182,9 +182,10 @@ fn append_program<'py>(
     called.ok_or_else(|| error_here(trace.py(), "this argument has no numbers"))
 }
 
-/// The innermost trace among the Arrays, or of this thread if there are none.
+/// The trace of an operation on these: the innermost trace among the Arrays, or the body of a loop or branch inside it that is
+/// being traced, or the trace of this thread if there are no Arrays.
 pub fn innermost<'py>(py: Python<'py>, operands: &[Bound<'py, PyAny>]) -> Option<Bound<'py, ArrayTrace>> {
-    innermost_of(py, operands).or_else(|| current(py))
+    innermost_of(py, operands).map(inside_body).or_else(|| current(py))
 }
 
 /// The innermost trace among the Arrays.

@@ -69,7 +69,9 @@ impl<'py> Given<'py> {
                     let message = format!("a sparse matrix is read in the CSR format, found {found}; pass x.tocsr()");
                     return Err(PyTypeError::new_err(message));
                 }
-                let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
+                // That of Parameters is a name.
+                let Some(kind) = if_any(py, object.getattr("dtype")?.getattr("kind"))? else { return Ok(None) };
+                let kind: String = kind.extract()?;
                 match kind.as_str() {
                     // Another byte order or size.
                     "f" => Array::converted(object)?,

@@ -4,7 +4,7 @@ use burtorch_core::array::{ArrayBuilder, ArrayOp, Element, Reduce, Row, ValueId}
 use burtorch_core::nn::Activation;
 use burtorch_core::ops::Arity;
 use burtorch_core::{DType, Op};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -44,7 +44,7 @@ pub fn of_op<'py>(op: Op, arguments: &[Any<'py>]) -> PyResult<Any<'py>> {
     made.map(Bound::into_any)
 }
 
-fn not_of_arrays(name: &str) -> PyErr {
+pub fn not_of_arrays(name: &str) -> PyErr {
     PyTypeError::new_err(format!("{name}() does not take these Arrays"))
 }
 
@@ -289,12 +289,13 @@ fn array_linalg<'py>(name: &str, operands: &Bound<'py, PyTuple>) -> PyResult<Vec
     made.ok_or_else(|| not_of_arrays(name))
 }
 
-/// Runs a function of Arrays on arrays of numbers, as a traced function would: same instructions, same bits.
+/// Runs a function of Arrays on arrays of numbers, as a traced function would: same instructions, same bits. Nothing where the
+/// function uses Arrays from around it.
 pub fn evaluated<'py>(
     py: Python<'py>,
     arguments: &[Any<'py>],
     function: impl FnOnce(&[Any<'py>]) -> PyResult<Any<'py>>,
-) -> PyResult<Any<'py>> {
+) -> PyResult<Option<Any<'py>>> {
     let mut given = Vec::with_capacity(arguments.len());
     for argument in arguments {
         let found = Given::of(argument)?.filter(|given| !matches!(given, Given::Traced(_) | Given::Tensor(..)));
@@ -319,21 +320,21 @@ pub fn evaluated<'py>(
     let sets = active.trace().get().sets(py);
     let ended = active.finish(&values)?;
     if !ended.captures.is_empty() {
-        return Err(PyValueError::new_err("a function of plain arrays met an Array of a trace"));
+        return Ok(None);
     }
     let mut runner = AnyRunner::new(py, &ended.program)?;
     runner.run(py, &given, Read { sets: &sets, numbers: &ended.numbers })?;
     let numbers = (0..values.len()).map(|k| runner.result(py, k, kind)).collect::<PyResult<Vec<_>>>()?;
     match (is_one, numbers.first()) {
-        (true, Some(only)) => Ok(only.clone()),
-        _ => Ok(PyList::new(py, numbers)?.into_any()),
+        (true, Some(only)) => Ok(Some(only.clone())),
+        _ => Ok(Some(PyList::new(py, numbers)?.into_any())),
     }
 }
 
 /// The same for a Python function.
 #[pyfunction]
 #[pyo3(signature = (function, *arguments))]
-fn array_evaluated<'py>(function: &Any<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Any<'py>> {
+fn array_evaluated<'py>(function: &Any<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Option<Any<'py>>> {
     let py = function.py();
     evaluated(py, &arguments.iter().collect::<Vec<_>>(), |inputs| function.call1(PyTuple::new(py, inputs)?))
 }
@@ -355,10 +356,11 @@ pub fn with_axis<'py>(op: Op, x: &Any<'py>, keywords: &[(String, Any<'py>)]) -> 
     if any_array(std::slice::from_ref(x)) {
         return reduction(op, x, &axis, keepdims).map(Bound::into_any);
     }
-    evaluated(x.py(), std::slice::from_ref(x), |inputs| match inputs {
+    let made = evaluated(x.py(), std::slice::from_ref(x), |inputs| match inputs {
         [x] => reduction(op, x, &axis, keepdims).map(Bound::into_any),
         _ => Err(not_of_arrays(op.name())),
-    })
+    })?;
+    made.ok_or_else(|| not_of_arrays(op.name()))
 }
 
 /// Adds the functions to the module.

@@ -29,7 +29,8 @@ pub fn item<'py>(x: &Bound<'py, PyArray>, index: &Bound<'py, PyAny>) -> PyResult
         Ok(parts) => parts.iter().collect(),
         Err(_) => vec![index.clone()],
     };
-    let mut given = given.into_iter().map(|part| with_masks_as_integers(&part)).collect::<PyResult<Vec<_>>>()?.concat();
+    let given = given.into_iter().map(|part| with_masks_as_integers(&part)).collect::<PyResult<Vec<_>>>()?;
+    let (mut given, mut extents): (Vec<_>, Vec<_>) = given.into_iter().flatten().unzip();
     let dims = x.get().type_of().dims;
     let n_rest = given.iter().filter(|part| is_rest(part)).count();
     let named = given.iter().filter(|part| !part.is_none() && !is_rest(part)).count();
@@ -43,12 +44,19 @@ pub fn item<'py>(x: &Bound<'py, PyArray>, index: &Bound<'py, PyAny>) -> PyResult
     }
     if n_rest == 0 {
         given.push(py.Ellipsis().into_bound(py));
+        extents.push(None);
     }
     let mut operands = vec![x.clone().into_any()];
     let mut parts = Vec::with_capacity(given.len());
     let mut axis = 0;
-    for part in &given {
+    for (part, extent) in given.iter().zip(extents) {
         let n = dims.get(axis).copied().unwrap_or(0);
+        if let Some(extent) = extent.filter(|&extent| extent != n) {
+            return Err(PyIndexError::new_err(format!(
+                "boolean index did not match indexed array along axis {axis}; size of axis is {n} but size of corresponding \
+                 boolean axis is {extent}"
+            )));
+        }
         parts.push(if part.is_none() {
             Part::Known(Index::New)
         } else if is_rest(part) {
@@ -139,8 +147,9 @@ fn one(part: &Bound<'_, PyAny>, axis: usize, n: usize) -> PyResult<Option<Index>
     Ok(Some(Index::At(k)))
 }
 
-/// The part itself; lists as arrays; a known mask as the positions where it is true, one array per axis.
-fn with_masks_as_integers<'py>(part: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+/// The part itself; lists as arrays; a known mask as the positions where it is true, one array per axis, each with the extent of
+/// the mask along that axis.
+fn with_masks_as_integers<'py>(part: &Bound<'py, PyAny>) -> PyResult<Vec<(Bound<'py, PyAny>, Option<usize>)>> {
     let py = part.py();
     // A mask with numbers is known.
     if let Ok(array) = part.cast::<PyArray>()
@@ -152,17 +161,22 @@ fn with_masks_as_integers<'py>(part: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'
     }
     let is_list = part.is_instance_of::<pyo3::types::PyList>();
     if !is_list && (part.is_instance_of::<PyArray>() || !has_dtype(part)?) {
-        return Ok(vec![part.clone()]);
+        return Ok(vec![(part.clone(), None)]);
     }
     let numpy = py.import("numpy")?;
     let array = if is_list { numpy.call_method1("asarray", (part,))? } else { part.clone() };
     let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
     let n_dims: usize = array.getattr("ndim")?.extract()?;
+    let integers = || array.call_method1("astype", ("int64",));
     match kind.as_str() {
-        "b" if n_dims > 0 => numpy.call_method1("nonzero", (array,))?.try_iter()?.collect(),
-        "i" | "u" if n_dims > 0 => Ok(vec![array.call_method1("astype", ("int64",))?]),
-        "i" | "u" => Ok(vec![array.call_method0("item")?]),
-        _ if array.getattr("size")?.extract::<usize>()? == 0 => Ok(vec![array.call_method1("astype", ("int64",))?]),
+        "b" if n_dims > 0 => {
+            let extents: Vec<usize> = array.getattr("shape")?.extract()?;
+            let places = numpy.call_method1("nonzero", (array,))?;
+            places.try_iter()?.zip(extents).map(|(places, extent)| Ok((places?, Some(extent)))).collect()
+        }
+        "i" | "u" if n_dims > 0 => Ok(vec![(integers()?, None)]),
+        "i" | "u" => Ok(vec![(array.call_method0("item")?, None)]),
+        _ if is_list && array.getattr("size")?.extract::<usize>()? == 0 => Ok(vec![(integers()?, None)]),
         _ => Err(PyIndexError::new_err("arrays used as indices must be of integer (or boolean) type")),
     }
 }

@@ -372,6 +372,9 @@ impl PyArray {
         if named.iter().any(|&k| dims.get(k) != Some(&1)) {
             return Err(PyValueError::new_err("cannot select an axis to squeeze out which has size not equal to one"));
         }
+        if (1..named.len()).any(|k| named[..k].contains(&named[k])) {
+            return Err(PyValueError::new_err("squeeze() takes each axis once"));
+        }
         let kept: Vec<_> = dims.iter().enumerate().filter(|(k, _)| !named.contains(k)).map(|(_, &n)| n).collect();
         of(slf.as_any(), |b, x| b.reshape(x, &kept))
     }

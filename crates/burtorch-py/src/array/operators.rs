@@ -8,11 +8,11 @@ use burtorch_core::array::{ArrayBuilder, Comparison, Element, ValueId};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBool, PyTuple};
 
 use super::append::append_of;
 use super::array::PyArray;
-use super::operands::refuse_values;
+use super::operands::{is_bool, refuse_values};
 use crate::convert::numbers::number_of;
 
 type Any<'py> = Bound<'py, PyAny>;
@@ -97,8 +97,12 @@ pub fn logical<'py>(
         build(b, x, y)
     })?;
     let Some(made) = made else { return Ok(x.py().NotImplemented().into_bound(x.py())) };
-    let is_mask = |x: &Any<'py>| x.cast::<PyArray>().is_ok_and(|x| x.get().type_of().element == Element::Mask);
-    if refused.is_some() || !is_mask(x) && !is_mask(y) {
+    // Integers beside masks are bits in NumPy.
+    let is_mask = |x: &Any<'py>| match x.cast::<PyArray>() {
+        Ok(x) => Ok(x.get().type_of().element == Element::Mask),
+        Err(_) => Ok(x.is_instance_of::<PyBool>() || is_bool(x)?),
+    };
+    if refused.is_some() || !is_mask(x)? || !is_mask(y)? {
         return Err(PyTypeError::new_err(format!("{symbol} of Arrays takes masks, such as results of comparisons")));
     }
     Ok(made.into_any())

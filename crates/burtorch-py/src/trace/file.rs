@@ -9,7 +9,7 @@ use burtorch_core::io::{Durability, Header, Kind as FileKind, Reader, Writer, re
 use burtorch_core::{Error, Program};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
 use super::array_calls;
 use super::array_file::{Content, Made, Written};
@@ -17,6 +17,7 @@ use super::audit;
 use super::object::Call;
 use super::pytree::Tree;
 use super::state::{Path, Variant};
+use crate::array::functions::any_array;
 use crate::convert::arrays::Kind;
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::signals::asked;
@@ -231,11 +232,20 @@ pub fn no_trace(name: &str) -> String {
     )
 }
 
+/// What a function of numbers from a file says to a transform, or to a trace of Arrays.
+fn no_arrays(name: &str) -> String {
+    format!(
+        "{name} was loaded from a file that holds a program over single numbers, which transforms such as bt.grad and bt.vmap do \
+         not take; use its methods ({name}.grad, {name}.jacobian, {name}.hvp, {name}.map), or apply the transform before saving"
+    )
+}
+
 /// The body of a function of numbers that came from a file.
 fn no_body<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    let message = no_trace(name);
-    let body = move |_: &Bound<'_, pyo3::types::PyTuple>, _: Option<&Bound<'_, pyo3::types::PyDict>>| -> PyResult<()> {
-        Python::attach(|py| Err(derived(py, "TraceError", message.clone())))
+    let name = name.to_string();
+    let body = move |given: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<()> {
+        let message = if any_array(&given.iter().collect::<Vec<_>>()) { no_arrays(&name) } else { no_trace(&name) };
+        Err(derived(given.py(), "TraceError", message))
     };
     Ok(pyo3::types::PyCFunction::new_closure(py, Some(c"loaded"), None, body)?.into_any())
 }

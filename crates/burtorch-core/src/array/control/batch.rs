@@ -4,10 +4,8 @@
 //! rows are finished, and a finished row keeps its carries; a choice with such a predicate computes both branches.
 
 use super::super::batch::Batch;
-use super::super::build::ArrayBuilder;
-use super::super::dims::Dims;
 use super::super::expand::inlined;
-use super::super::instr::{ArrayOp, ArrayProgram, Comparison, Element, Length, Loop, Reduce, Type, ValueId, View};
+use super::super::instr::{ArrayOp, ArrayProgram, Comparison, Element, Length, Loop, Reduce, Type, ValueId};
 use super::body::{parts, shared};
 use super::types::COUNT;
 use crate::error::Result;
@@ -19,7 +17,7 @@ pub(super) type Rowed = (ValueId, bool);
 impl Batch {
     /// A builder for a body, with its arguments: with rows first where a flag says so.
     fn body(&self, body: &ArrayProgram, has_rows: &[bool]) -> Result<(Batch, Vec<Rowed>)> {
-        let mut inner = Batch { b: ArrayBuilder::new(body.dtype())?, rows: self.rows };
+        let mut inner = Batch::new(body.dtype(), self.rows)?;
         let inputs = inner.inputs(&body.input_types(), has_rows)?;
         Ok((inner, inputs))
     }
@@ -155,7 +153,7 @@ impl Batch {
         let body = inlined(&of.body.0)?;
         let types = body.input_types();
         let [captures, carries, slices] = parts(of, &types);
-        let mut inner = Batch { b: ArrayBuilder::new(body.dtype())?, rows: self.rows };
+        let mut inner = Batch::new(body.dtype(), self.rows)?;
         let rows = Type { dims: self.led(&[])?, element: Element::Int };
         let mut inputs = inner.inputs(&types[captures.clone()], &has_rows[captures])?;
         let is_while = matches!(of.length, Length::While { .. });
@@ -172,6 +170,7 @@ impl Batch {
             (_, Some(counts)) => inner.b.compare(Comparison::Less, &[number, counts])?,
             _ => number,
         };
+        inner.taking = Some(goes_on);
         let new = inner.run(&body, &inputs)?;
         let mut outputs = Vec::new();
         for (k, v) in body.outputs().iter().enumerate() {
@@ -194,14 +193,6 @@ impl Batch {
         };
         outputs.insert(of.carries, number);
         inner.b.finish(&outputs)
-    }
-
-    /// A mask of rows for all numbers of the rows.
-    fn wide(&mut self, mask: ValueId, dims: Dims) -> Result<ValueId> {
-        let mut extents = vec![1; dims.rank()];
-        extents[0] = self.rows;
-        let mask = self.b.view(mask, View::Reshape(Dims::new(&extents)?))?;
-        self.b.broadcast_to(mask, dims)
     }
 
     /// Whether a condition holds for some row.
@@ -231,12 +222,16 @@ impl Batch {
             let given: Vec<_> = of.iter().map(|v| v.0).collect();
             return Ok(self.b.push_all(op, &given)?.into_iter().zip(flags).collect());
         }
+        let around = self.taking;
+        let no = self.b.not(predicate.0)?;
         let mut both = Vec::new();
-        for branch in branches {
+        for (branch, taken) in branches.into_iter().zip([predicate.0, no]) {
             let branch = inlined(branch)?;
+            self.taking = Some(around.map_or(Ok(taken), |around| self.b.both(around, taken))?);
             let new = self.run(&branch, operands)?;
             both.push(branch.outputs().iter().map(|v| self.with_rows(new[v.at()])).collect::<Result<Vec<_>>>()?);
         }
+        self.taking = around;
         let mut results = Vec::new();
         for (&yes, &no) in both[0].iter().zip(&both[1]) {
             let mask = self.wide(predicate.0, self.b.type_of(yes).dims)?;

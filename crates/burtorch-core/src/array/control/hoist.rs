@@ -5,14 +5,14 @@
 
 use super::super::build::ArrayBuilder;
 use super::super::cleanup::computes_no_float;
-use super::super::expand::copied;
+use super::super::expand::{copied, written_out_whole};
 use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Length, Loop, Type, ValueId};
 use super::body::shared;
 use crate::error::Result;
 
 /// The program, of which no derivative is taken any more, with what is equal in all steps of loops computed before these.
 pub(in super::super) fn hoisted(program: &ArrayProgram) -> Result<ArrayProgram> {
-    let program = program.cleaned()?;
+    let program = written_out_whole(program)?.cleaned()?;
     if !program.instrs().iter().any(|instr| matches!(instr.op, ArrayOp::Loop(_))) {
         return Ok(program);
     }
@@ -20,7 +20,7 @@ pub(in super::super) fn hoisted(program: &ArrayProgram) -> Result<ArrayProgram> 
         ArrayOp::Loop(of) => {
             let mut of = Loop { body: shared(hoisted(&of.body.0)?), ..of.clone() };
             if let Length::While { condition, .. } = &mut of.length {
-                *condition = shared(condition.0.cleaned()?);
+                *condition = shared(written_out_whole(&condition.0)?.cleaned()?);
             }
             b.push_without_equal(of, operands, |_, _| true)
         }

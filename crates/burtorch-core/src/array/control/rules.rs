@@ -3,6 +3,8 @@
 //! Promises: a rule has the types that its program requires. A rule is linear, so the other mode is its transpose. Does not
 //! know where rules are stored.
 
+use std::cell::Cell;
+
 use super::super::batch::Batch;
 use super::super::build::ArrayBuilder;
 use super::super::dims::{Axes, bad};
@@ -53,9 +55,38 @@ fn missing(rules: &dyn Rules) -> crate::Error {
     bad("derivative", format!("a rule for {}", rules.name()), "none".into())
 }
 
+/// Transposes inside of each other, at most.
+const DEEPEST: usize = 32;
+
+thread_local! {
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+/// One of them, until it is dropped.
+struct Transpose;
+
+impl Transpose {
+    /// Refuses one within too many others: a rule that calls its own primitive would need its own transpose.
+    fn begin(rules: &dyn Rules) -> Result<Transpose> {
+        if DEPTH.get() == DEEPEST {
+            let name = rules.name();
+            let expected = format!("of both directions for {name}: one that calls {name} itself has no transpose");
+            return Err(bad("rules", expected, "one direction".into()));
+        }
+        DEPTH.set(DEPTH.get() + 1);
+        Ok(Transpose)
+    }
+}
+
+impl Drop for Transpose {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
 /// The rule of one direction, which takes and gives these, or the transpose of that of the other one.
 fn directed(
-    of: &Apart,
+    (of, rules): (&Apart, &dyn Rules),
     rule: Option<ArrayProgram>,
     other: impl FnOnce() -> Result<ArrayProgram>,
     [takes, gives]: [Vec<Type>; 2],
@@ -63,20 +94,23 @@ fn directed(
     let [takes, gives] = [floats(&takes), floats(&gives)];
     match rule {
         Some(rule) => checked(of, rule, &takes, &gives),
-        None => transposed(&checked(of, other()?, &gives, &takes)?, gives.len()),
+        None => {
+            let _one = Transpose::begin(rules)?;
+            transposed(&checked(of, other()?, &gives, &takes)?, gives.len())
+        }
     }
 }
 
 /// The rule for adjoints.
 pub(super) fn reverse_of(of: &Apart, rules: &dyn Rules) -> Result<ArrayProgram> {
     let other = || rules.forward()?.ok_or_else(|| missing(rules));
-    directed(of, rules.reverse()?, other, [of.body.0.output_types(), of.body.0.input_types()])
+    directed((of, rules), rules.reverse()?, other, [of.body.0.output_types(), of.body.0.input_types()])
 }
 
 /// The rule for tangents.
 pub(super) fn forward_of(of: &Apart, rules: &dyn Rules) -> Result<ArrayProgram> {
     let other = || rules.reverse()?.ok_or_else(|| missing(rules));
-    directed(of, rules.forward()?, other, [of.body.0.input_types(), of.body.0.output_types()])
+    directed((of, rules), rules.forward()?, other, [of.body.0.input_types(), of.body.0.output_types()])
 }
 
 /// The rules of a program for many rows.
@@ -95,7 +129,7 @@ impl RulesOfRows {
     fn for_rows(&self, rule: &ArrayProgram, first: &[bool], gives: &[bool]) -> Result<ArrayProgram> {
         let n_results = self.of.body.0.outputs().len();
         let has_rows = [first, &vec![true; n_results], &self.has_rows].concat();
-        let batch = Batch { b: ArrayBuilder::new(rule.dtype())?, rows: self.rows };
+        let batch = Batch::new(rule.dtype(), self.rows)?;
         let (rule, _) = batch.body_of_rows(rule, &has_rows, &vec![true; gives.len()])?;
         // What all rows share receives the sum.
         let mut b = ArrayBuilder::from(rule.clone());

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 
 use super::super::batch::Batch;
-use super::super::build::ArrayBuilder;
 use super::super::dims::{Axes, Dims};
 use super::super::expand::inlined;
 use super::super::instr::{
@@ -22,7 +21,7 @@ impl Rows {
     /// The program of `rows` of the rows, with the sum of what is totalled.
     pub(in super::super) fn of(&self, rows: usize) -> Result<ArrayProgram> {
         let body = inlined(&self.body.0)?;
-        let mut batch = Batch { b: ArrayBuilder::new(body.dtype())?, rows };
+        let mut batch = Batch::new(body.dtype(), rows)?;
         let mut inputs = Vec::with_capacity(self.mapped.len());
         for (&ty, &is_mapped) in body.input_types().iter().zip(&self.mapped) {
             let ty = if is_mapped { led(rows, ty)? } else { ty };

@@ -465,7 +465,8 @@ fn softmax_along<'py>(op: Op, x: &Bound<'py, PyAny>, axis: Option<isize>) -> PyR
         return functions::softmax(op, x, along);
     }
     if numpy::n_dims(x) > 1 || axis.is_some() && numpy::is_array(x) {
-        return functions::evaluated(x.py(), std::slice::from_ref(x), |x| functions::softmax(op, &x[0], along));
+        let made = functions::evaluated(x.py(), std::slice::from_ref(x), |x| functions::softmax(op, &x[0], along))?;
+        return made.ok_or_else(|| functions::not_of_arrays(op.name()));
     }
     if axis.is_some() {
         return Err(PyTypeError::new_err(format!("{}() takes axis= for Arrays only", op.name())));

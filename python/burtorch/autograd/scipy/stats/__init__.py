@@ -1,1 +1,1 @@
-"""Distributions of ``scipy.stats``: ``norm``."""
+"""Distributions of ``scipy.stats``: ``norm`` and ``multivariate_normal``."""
