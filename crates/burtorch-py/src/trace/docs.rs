@@ -262,8 +262,9 @@ Which results depend on which arguments, as a scipy.sparse matrix of ones; found
 pub const SPARSE_HESSIAN: &CStr = c"sparse_hessian($self, /, *args, out=None, **static)
 --
 
-The Hessian as a scipy.sparse matrix, from as many directions as colouring its columns needs. out: a matrix with this pattern, as
-an earlier call gave it, whose entries are replaced.
+The Hessian as a scipy.sparse matrix, from as many directions as colouring its columns needs. After some calls the entries are
+computed by operations of their own where these take less time, with the same bits. out: a matrix with this pattern, as an earlier call
+gave it, whose entries are replaced.
 
 Raises:
     ImportError: SciPy is not installed.
