@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +21,7 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
-from record import write_record  # noqa: E402
+from record import least, timed, write_record  # noqa: E402
 
 import burtorch as bt  # noqa: E402
 
@@ -250,12 +249,6 @@ def descent(m: Any, rng: np.random.Generator) -> Case:
     return f, np.array([-3.0, -2.0])
 
 
-def timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    start = time.perf_counter()
-    result = call()
-    return time.perf_counter() - start, result
-
-
 def measured(make: Any, rounds: int) -> list[float]:
     """Minima of burtorch and JAX in seconds, and their first calls."""
     (ours, p), (theirs, _) = (make(m, np.random.default_rng(0)) for m in (OURS, THEIRS))
@@ -266,8 +259,7 @@ def measured(make: Any, rounds: int) -> list[float]:
     for found, expected in zip(first[0][1], first[1][1], strict=True):
         found, expected = np.asarray(found), np.asarray(expected)
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
-    best = [min(times) for times in zip(*([timed(call)[0] for call in calls] for _ in range(rounds)), strict=True)]
-    return [*best, first[0][0], first[1][0]]
+    return [*least(calls, rounds), first[0][0], first[1][0]]
 
 
 def main() -> None:

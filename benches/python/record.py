@@ -1,11 +1,14 @@
-"""Dated benchmark records: benches/record/<date>-<cpu>-<what>.md."""
+"""What benches share: calls timed in turns, and dated records, benches/record/<date>-<cpu>-<what>.md."""
 
 from __future__ import annotations
 
 import datetime
 import platform
 import re
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[1] / "record"
 
@@ -37,3 +40,23 @@ def write_record(what: str, text: str) -> Path:
     path.write_text(text)
     print(f"written: {path}")
     return path
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    """The seconds of a call, and what it gave."""
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result
+
+
+def least(calls: Sequence[Callable[[], Any]], rounds: int, visit: float = 0.0) -> list[float]:
+    """The least seconds of each call over rounds in turns: of one call, or the mean of calls for so many seconds."""
+    counts = [max(1, int(visit / (min(timed(call)[0] for _ in range(3)) + 1e-9))) if visit else 1 for call in calls]
+    best = [float("inf")] * len(calls)
+    for _ in range(rounds):
+        for k, (call, count) in enumerate(zip(calls, counts, strict=True)):
+            start = time.perf_counter()
+            for _ in range(count):
+                call()
+            best[k] = min(best[k], (time.perf_counter() - start) / count)
+    return best

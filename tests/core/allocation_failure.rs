@@ -4,7 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burtorch_core::memory::{REFUSED, keep_reserve, unwind_refusals};
-use burtorch_core::program::derive::{HessianColumns, Jacobian, hessian};
+use burtorch_core::program::derive::Jacobian;
+use burtorch_core::program::sparse::{Hessian, SparseJacobian};
 use burtorch_core::program::sparsity::hessian_pattern;
 use burtorch_core::program::{Build, Recording, Replay, Seeds};
 use burtorch_core::text::Vocabulary;
@@ -263,8 +264,14 @@ fn record(graph: &mut Graph<'static, f64>) -> Result<(Vec<f64>, String), Error> 
     replay.reverse_one();
     let mut found = vec![replay.gradient(0, 0)];
     let mut entries = vec![0.0; 64];
-    hessian(&program, &mut HessianColumns::new(&program)?, &[0.5; 8], &mut entries)?;
+    let mut hessian = Hessian::new(&program)?;
+    hessian.dense(&program, &[0.5; 8], &mut entries)?;
     found.append(&mut entries);
+    hessian.record(&program)?;
+    found.extend(hessian.sparse(&program, &[0.5; 8])?.1);
+    let mut jacobian = SparseJacobian::new(&program)?;
+    jacobian.record(&program)?;
+    found.extend(jacobian.entries(&program, &[0.5; 8])?.1);
     let mut slopes = [0.0; 8];
     Jacobian::new(&program)?.run(&[0.5; 8], &mut slopes)?;
     found.extend(slopes);

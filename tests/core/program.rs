@@ -8,3 +8,4 @@ mod interrupts;
 mod passes;
 mod primitives;
 mod replay;
+mod sparse;

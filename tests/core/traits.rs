@@ -33,6 +33,7 @@ use burtorch_core::oracle::{Finished, OracleMemory, Until};
 use burtorch_core::params::{NonFiniteParameter, Selection, WantedSet};
 use burtorch_core::program::derive::{Against, Along, HessianAlong, HessianColumns, Jacobian};
 use burtorch_core::program::primitive::{Called, Failed};
+use burtorch_core::program::sparse::{Hessian, SparseJacobian};
 use burtorch_core::program::sparsity::Pattern;
 use burtorch_core::program::{Build, Comparison, Guard, Node, Parts, Recording, Replay, Seeds, batch};
 use burtorch_core::simd::{F32x8, F32x64, F64x4, Level};
@@ -259,7 +260,9 @@ are_send_and_sync!(
     Against,
     Along,
     HessianAlong,
+    Hessian,
     HessianColumns,
+    SparseJacobian,
     Jacobian,
     Called,
     Failed,

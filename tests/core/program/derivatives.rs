@@ -1,7 +1,8 @@
 //! Directions, Jacobians, Hessians and their patterns, against reverse passes and differences of them.
 
 use burtorch_core::ops::{Arity, OP_INFO};
-use burtorch_core::program::derive::{Along, HessianAlong, HessianColumns, Jacobian, hessian, row_alone};
+use burtorch_core::program::derive::{Along, HessianAlong, Jacobian, row_alone};
+use burtorch_core::program::sparse::Hessian;
 use burtorch_core::program::sparsity::{hessian_pattern, jacobian_pattern};
 use burtorch_core::program::{Build, Recording, Replay, Seeds};
 use burtorch_core::{Graph, NodeId, Operands, Program};
@@ -55,7 +56,7 @@ fn directions_and_hessians_of_random_programs() {
         }
 
         let mut h = vec![0.0; n * n];
-        hessian(&program, &mut HessianColumns::new(&program).unwrap(), &x, &mut h).unwrap();
+        Hessian::new(&program).unwrap().dense(&program, &x, &mut h).unwrap();
         let pattern = hessian_pattern(&program).unwrap();
         for i in 0..n {
             let product: f64 = (0..n).map(|j| h[i * n + j] * v[j]).sum();

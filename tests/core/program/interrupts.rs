@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-use burtorch_core::program::derive::{HessianColumns, Jacobian, hessian};
+use burtorch_core::program::derive::Jacobian;
+use burtorch_core::program::sparse::{Hessian, SparseJacobian};
 use burtorch_core::program::sparsity::{hessian_pattern, jacobian_pattern};
 use burtorch_core::program::{Build, Recording, Replay, Seeds, passes};
 use burtorch_core::viz::Options;
@@ -112,12 +113,14 @@ fn derivatives_and_patterns() {
     let (graph, recording) = ring(n, 40);
     let program = recording.program(&graph).unwrap();
     let x = point(n);
-    let mut columns = HessianColumns::new(&program).unwrap();
+    let mut hessian = Hessian::new(&program).unwrap();
     works_on("hessian", || {
         let mut to = vec![0.0; n * n];
-        hessian(&program, &mut columns, &x, &mut to)?;
+        hessian.dense(&program, &x, &mut to)?;
         Ok(bits(&to))
     });
+    works_on("recording a sparse hessian", || hessian.record(&program));
+    works_on("sparse hessian", || hessian.sparse(&program, &x).map(|(_, data)| bits(data)));
     works_on("hessian_pattern", || hessian_pattern(&program));
     let outputs: Vec<NodeId> = (0..4096).map(|k| NodeId::from_index((n + k) as u32)).collect();
     let program: Program = Recording { outputs, ..recording }.program(&graph).unwrap();
@@ -129,6 +132,10 @@ fn derivatives_and_patterns() {
         });
     }
     works_on("jacobian_pattern", || jacobian_pattern(&program));
+    works_on("sparse jacobian", || {
+        let mut jacobian = SparseJacobian::new(&program)?;
+        jacobian.entries(&program, &x).map(|(_, data)| bits(data))
+    });
     let pattern = jacobian_pattern(&program).unwrap();
     works_on("colours", || pattern.colours(n));
 }

@@ -9,13 +9,13 @@ use std::cell::RefCell;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use super::row::Row;
-use crate::ops::{Dual, Function, moved, row_partial, row_value, sum_of_moved};
+use crate::ops::{Dual, Function, Op, moved, row_partial, row_value, sum_of_moved};
 use crate::scalar::RowMath;
 use crate::simd::for_each_function;
 
 /// One operation of [`RowMath`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum MathOp {
+pub(crate) enum MathOp {
     /// An operand of the formula.
     Operand(usize),
     Literal(f64),
@@ -34,7 +34,7 @@ pub(super) enum MathOp {
 
 impl MathOp {
     /// How many numbers it takes.
-    pub(super) fn arity(self) -> usize {
+    pub(crate) fn arity(self) -> usize {
         match self {
             MathOp::Operand(_) | MathOp::Literal(_) => 0,
             MathOp::Neg | MathOp::IsNan => 1,
@@ -47,16 +47,16 @@ impl MathOp {
 
 /// An operation and the steps that it takes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MathStep {
-    pub(super) op: MathOp,
-    pub(super) args: [usize; 3],
+pub(crate) struct MathStep {
+    pub(crate) op: MathOp,
+    pub(crate) args: [usize; 3],
 }
 
 /// Operations in order; the last one used is the result.
 #[derive(Clone, Debug)]
-pub(super) struct Expansion {
-    pub(super) steps: Vec<MathStep>,
-    pub(super) result: usize,
+pub(crate) struct Expansion {
+    pub(crate) steps: Vec<MathStep>,
+    pub(crate) result: usize,
 }
 
 impl Expansion {
@@ -79,11 +79,12 @@ thread_local! {
     static STEPS: RefCell<Vec<MathStep>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A number of which only the operation that computes it is known.
+/// A number of which only the operation that computes it is known. `FINITE`: of formulas whose results count only where all
+/// are finite.
 #[derive(Clone, Copy, Debug)]
-struct Recorded(usize);
+struct Recorded<const FINITE: bool = false>(usize);
 
-fn push(op: MathOp, args: [usize; 3]) -> Recorded {
+fn push<const FINITE: bool>(op: MathOp, args: [usize; 3]) -> Recorded<FINITE> {
     let is_same = |a: &MathStep| match (a.op, op) {
         (MathOp::Literal(a), MathOp::Literal(b)) => a.to_bits() == b.to_bits(),
         (a, b) => a == b,
@@ -99,7 +100,7 @@ fn push(op: MathOp, args: [usize; 3]) -> Recorded {
 
 macro_rules! operators {
     ($($trait:ident $name:ident)*) => { $(
-        impl $trait for Recorded {
+        impl<const FINITE: bool> $trait for Recorded<FINITE> {
             type Output = Self;
             fn $name(self, other: Self) -> Self {
                 push(MathOp::$trait, [self.0, other.0, 0])
@@ -109,7 +110,7 @@ macro_rules! operators {
 }
 operators!(Add add Sub sub Mul mul Div div);
 
-impl Neg for Recorded {
+impl<const FINITE: bool> Neg for Recorded<FINITE> {
     type Output = Self;
     fn neg(self) -> Self {
         push(MathOp::Neg, [self.0, 0, 0])
@@ -133,9 +134,10 @@ macro_rules! recorded {
     };
 }
 
-impl RowMath for Recorded {
-    type Mask = Recorded;
+impl<const FINITE: bool> RowMath for Recorded<FINITE> {
+    type Mask = Self;
     const RECORDS: bool = true;
+    const IS_FINITE: bool = FINITE;
 
     fn all_zero(self) -> bool {
         STEPS.with_borrow(|steps| matches!(steps[self.0].op, MathOp::Literal(x) if x == 0.0))
@@ -165,7 +167,9 @@ impl RowMath for Recorded {
 }
 
 /// Runs a formula of so many operands on recorded numbers.
-fn record<const N: usize>(formula: impl FnOnce([Recorded; N]) -> Option<Recorded>) -> Option<Expansion> {
+fn record<const N: usize, const FINITE: bool>(
+    formula: impl FnOnce([Recorded<FINITE>; N]) -> Option<Recorded<FINITE>>,
+) -> Option<Expansion> {
     STEPS.with_borrow_mut(Vec::clear);
     let operands = std::array::from_fn(|k| push(MathOp::Operand(k), [0; 3]));
     let result = formula(operands);
@@ -181,22 +185,22 @@ fn partial<S: RowMath>(row: Row, k: usize, [g, x, y, z]: [S; 4]) -> Option<S> {
 }
 
 /// The value of a row, with operands 1 and 2.
-pub(super) fn value_of(row: Row) -> Option<Expansion> {
-    record(|[_, x, y, _]| match row {
+pub(crate) fn value_of(row: Row) -> Option<Expansion> {
+    record::<_, false>(|[_, x, y, _]| match row {
         Row::Op(op) => row_value(op, x, y),
         Row::Helper(function) => Some(function.value(x, y)),
     })
 }
 
 /// What a row contributes to operand `k`, with the adjoint as operand 0, operands 1 and 2, and the value as operand 3.
-pub(super) fn partial_of(row: Row, k: usize) -> Option<Expansion> {
-    record(|operands: [_; 4]| partial(row, k, operands))
+pub(crate) fn partial_of(row: Row, k: usize) -> Option<Expansion> {
+    record::<_, false>(|operands: [_; 4]| partial(row, k, operands))
 }
 
 /// How fast that contribution changes where the first operand changes as fast as operand 4 and the second as operand 5, of
 /// which those take part that `moving` says; the value changes with them. `None` where it never does.
 pub(super) fn bend_of(row: Row, k: usize, moving: [bool; 2]) -> Option<Expansion> {
-    record(|[g, x, y, z, x_rate, y_rate]| {
+    record::<_, false>(|[g, x, y, z, x_rate, y_rate]| {
         let rest = Recorded::lit(0.0);
         let rates = [if moving[0] { x_rate } else { rest }, if moving[1] { y_rate } else { rest }];
         let steps = [0, 1].map(|j| moved(rates[j], || partial(row, j, [rates[j], x, y, z]).unwrap_or(rest)));
@@ -205,5 +209,17 @@ pub(super) fn bend_of(row: Row, k: usize, moving: [bool; 2]) -> Option<Expansion
         let c = partial(row, k, [Dual::new(g, rest), x, y, z])?;
         // What is not a number has no derivative.
         (!c.d.all_zero()).then(|| Recorded::select(c.v.nan_mask(), c.v, c.d))
+    })
+}
+
+/// How fast the contribution of an op to operand `k` changes, with the adjoint, the operands and the value as operands 0 to 3,
+/// where those that `moving` says change as fast as operands 4 to 7. `None` where it never changes. What rests may meet
+/// an infinite partial: the result counts only where everything that is computed from it is finite.
+pub(crate) fn rate_of(op: Op, k: usize, moving: [bool; 4]) -> Option<Expansion> {
+    record::<8, true>(|operands| {
+        let rest = Recorded::lit(0.0);
+        let both = |at: usize| Dual::new(operands[at], if moving[at] { operands[4 + at] } else { rest });
+        let c = row_partial(op, k, both(0), both(1), both(2), both(3))?;
+        (!c.d.all_zero()).then_some(c.d)
     })
 }

@@ -80,11 +80,13 @@ pub use cone::{Cone, Given};
 pub use control::{Checkpoint, ScanOptions};
 pub use dims::{Axes, Dims, Strides};
 pub use eager::{Given as OperandOfTape, Handle, Keep, OfParameters, Swept, Tape};
+pub(crate) use expansion::{Expansion, MathOp, partial_of, rate_of, value_of};
 pub use index::Index;
 pub use instr::{
     Apart, ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Length, Loop, OverRows, Reduce,
     Rows, Rules, Shared, Slice, Solve, SparseDot, SparseKind, Type, ValueId, View,
 };
+pub(crate) use plan::compute_formula;
 pub use plan::{Argument, ArrayFloat, Csr, Floats, Places, Plan};
 pub use reverse::Variable;
 pub use row::Row;

@@ -143,6 +143,7 @@ macro_rules! of_duals {
 impl<S: RowMath> RowMath for Dual<S> {
     type Mask = S::Mask;
     const RECORDS: bool = S::RECORDS;
+    const IS_FINITE: bool = S::IS_FINITE;
 
     #[inline(always)]
     fn lit(x: f64) -> Self {
@@ -270,6 +271,9 @@ pub(crate) fn moved<S: RowMath>(d: S, contribution: impl Fn() -> S) -> S {
 /// 0 * inf: what is recorded may be differentiated again, and `c` moves with `d`.
 #[inline(always)]
 fn unless_at_rest<S: RowMath>(d: S, rest: S, c: S) -> S {
+    if S::IS_FINITE {
+        return c;
+    }
     let zero = S::lit(0.0);
     let at_rest = if S::RECORDS { S::select(c.nan_mask(), rest, c + zero) } else { rest };
     S::select(d.equal(zero), at_rest, c)

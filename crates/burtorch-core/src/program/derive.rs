@@ -11,7 +11,6 @@ use super::build::{Build, Seeds};
 use super::node::{Parts, Program};
 use super::passes;
 use super::replay::Replay;
-use super::sparsity;
 use crate::error::{Error, Result};
 use crate::interrupt::{self, Work};
 use crate::ops::Dual;
@@ -142,27 +141,7 @@ fn derivative_of<S: Scalar>(partial: Dual<S>) -> S {
     S::select(partial.v.nan_mask(), partial.v, partial.d)
 }
 
-/// The dense Hessian of the first output at `x`, by rows; `n` is the number of differentiated inputs. Entries that are
-/// zero whatever the inputs are exactly 0. Asks now and then whether to end early.
-pub fn hessian(program: &Program, columns: &mut HessianColumns, x: &[f64], to: &mut [f64]) -> Result<()> {
-    let n = program.n_differentiated();
-    columns.run(x, n, |c, j| f64::from(u8::from(c == j)), |c, j, entry| to[j * n + c] = entry)?;
-    if are_finite(to)? {
-        return Ok(());
-    }
-    // What is not a number has no derivative: not where no derivative is.
-    let pattern = sparsity::hessian_pattern(program)?;
-    let mut work = Work::default();
-    for (j, row) in to.chunks_exact_mut(n).enumerate() {
-        work.add(n)?;
-        let mut zero = vec![true; n];
-        pattern.row(j).iter().for_each(|&c| zero[c as usize] = false);
-        row.iter_mut().zip(zero).filter(|(_, zero)| *zero).for_each(|(h, _)| *h = 0.0);
-    }
-    Ok(())
-}
-
-fn are_finite(all: &[f64]) -> Result<bool> {
+pub(super) fn are_finite(all: &[f64]) -> Result<bool> {
     let found = interrupt::pieces(all.len()).all(|piece| all[piece].iter().all(|x| x.is_finite()));
     interrupt::check().map(|()| found)
 }

@@ -32,9 +32,11 @@ mod array_file;
 mod array_numbers;
 pub mod batch;
 pub mod derive;
+mod entries;
 mod file;
 pub mod inline;
 pub mod passes;
+pub mod sparse;
 pub mod sparsity;
 mod text;
 

@@ -6,7 +6,7 @@
 //! Promises: a pattern contains every entry that is nonzero for some input. Linear in nodes times the inputs of each. Does
 //! not know values.
 
-use super::node::{Node, Program};
+use super::node::Program;
 use crate::error::Result;
 use crate::interrupt::{self, Work};
 use crate::ops::{Arity, Bend, Op, bend, bend_of_many};
@@ -90,15 +90,21 @@ fn union(a: &[u32], b: &[u32]) -> Vec<u32> {
     all
 }
 
-/// For each slot, the differentiated inputs it depends on, ascending.
-fn dependencies(program: &Program) -> Result<Vec<Vec<u32>>> {
+/// For each slot that `needed` names, the differentiated inputs it depends on, ascending.
+fn dependencies(program: &Program, mut needed: Vec<bool>) -> Result<Vec<Vec<u32>>> {
+    let first = program.first_node() as usize;
+    for (k, &node) in program.nodes().iter().enumerate().rev() {
+        if needed[first + k] && node.op != Op::Constant {
+            program.for_each_operand(node, |x| needed[x as usize] = true);
+        }
+    }
     let mut work = Work::default();
     let mut all: Vec<Vec<u32>> = vec![Vec::new(); program.n_slots()];
     for (k, set) in all.iter_mut().take(program.n_differentiated()).enumerate() {
         set.push(k as u32);
     }
     for (k, &node) in program.nodes().iter().enumerate() {
-        if node.op == Op::Constant {
+        if node.op == Op::Constant || !needed[first + k] {
             continue;
         }
         let mut set = Vec::new();
@@ -113,35 +119,89 @@ fn dependencies(program: &Program) -> Result<Vec<Vec<u32>>> {
                 set = union(&set, operand);
             }
         });
-        all[program.first_node() as usize + k] = set;
+        all[first + k] = set;
     }
     interrupt::check().map(|()| all)
 }
 
 /// Which inputs each output depends on. Asks now and then whether to end early.
 pub fn jacobian_pattern(program: &Program) -> Result<Pattern> {
-    let all = dependencies(program)?;
+    let mut needed = vec![false; program.n_slots()];
+    program.outputs().iter().for_each(|&x| needed[x as usize] = true);
+    let all = dependencies(program, needed)?;
     Pattern::of_rows(program.outputs().iter().map(|&x| all[x as usize].as_slice()))
 }
 
 /// Which pairs of inputs can have a second derivative of the first output; symmetric. Asks now and then whether to end early.
 pub fn hessian_pattern(program: &Program) -> Result<Pattern> {
-    let n = program.n_differentiated();
-    let sets = dependencies(program)?;
+    match hessian_pattern_within(program, usize::MAX)? {
+        Some(pattern) => Ok(pattern),
+        None => unreachable!("no pattern takes so much"),
+    }
+}
+
+/// The same, or `None` where finding it takes more than `most` elementary operations.
+pub(super) fn hessian_pattern_within(program: &Program, most: usize) -> Result<Option<Pattern>> {
+    let mut pairs = Vec::new();
+    for_each_pair(program, |a, b| pairs.push((a, b)))?;
+    let mut needed = vec![false; program.n_slots()];
+    pairs.iter().for_each(|&(a, b)| (needed[a as usize], needed[b as usize]) = (true, true));
+    let sets = dependencies(program, needed)?;
     let mut work = Work::default();
-    let mut rows: Vec<Vec<u32>> = vec![Vec::new(); n];
-    let mut cache: [Option<Bend>; 256] = [None; 256];
-    let mut meet = |a: u32, b: u32| -> Result<()> {
-        work.add(1)?;
+    let mut rows = vec![Row::default(); program.n_differentiated()];
+    let (mut done, mut last) = (0_usize, (u32::MAX, u32::MAX));
+    for (a, b) in pairs {
         let (xs, ys) = (&sets[a as usize], &sets[b as usize]);
-        for (each, with) in [(xs, ys), (ys, xs)] {
-            for &x in each {
-                work.add(8 + with.len())?;
-                rows[x as usize].extend(with);
-            }
+        let is_known = |x: u32, ys: &[u32]| x != u32::MAX && sets[x as usize] == *ys;
+        if is_known(last.0, xs) && is_known(last.1, ys) {
+            continue;
         }
-        Ok(())
-    };
+        last = (a, b);
+        let n = 8 + xs.len() + ys.len() + 2 * xs.len() * ys.len();
+        done = done.saturating_add(n);
+        if done > most {
+            return Ok(None);
+        }
+        work.add(n)?;
+        for (each, with) in [(xs, ys), (ys, xs)] {
+            each.iter().for_each(|&x| rows[x as usize].extend(with));
+        }
+    }
+    for row in &mut rows {
+        work.add(16 * row.columns.len())?;
+        row.sort();
+    }
+    Pattern::of_rows(rows.iter().map(|row| row.columns.as_slice())).map(Some)
+}
+
+/// The columns of a row while they are found, some of them several times.
+#[derive(Clone, Default)]
+struct Row {
+    columns: Vec<u32>,
+    /// How many there were when they were sorted last.
+    sorted: usize,
+}
+
+impl Row {
+    fn extend(&mut self, columns: &[u32]) {
+        self.columns.extend(columns);
+        // Twice as many as differ at most, so that memory is that of the pattern.
+        if self.columns.len() > 64 + 2 * self.sorted {
+            self.sort();
+        }
+    }
+
+    fn sort(&mut self) {
+        self.columns.sort_unstable();
+        self.columns.dedup();
+        self.sorted = self.columns.len();
+    }
+}
+
+/// Calls `meet` with the operands that a node which the first output depends on bends together.
+fn for_each_pair(program: &Program, mut meet: impl FnMut(u32, u32)) -> Result<()> {
+    let mut work = Work::default();
+    let mut cache: [Option<Bend>; 256] = [None; 256];
     let reached = reached_from_output(program);
     for (k, &node) in program.nodes().iter().enumerate() {
         if !reached[program.first_node() as usize + k] || node.op == Op::Constant {
@@ -150,47 +210,31 @@ pub fn hessian_pattern(program: &Program) -> Result<Pattern> {
         let is_many = matches!(node.op.info().arity, Arity::Reduction | Arity::InnerProduct);
         let bend =
             *cache[node.op as usize].get_or_insert_with(|| if is_many { bend_of_many(node.op) } else { bend(node.op) });
+        let list = program.list(node);
+        work.add(8 + list.len())?;
         match node.op.info().arity {
             Arity::InnerProduct if node.op == Op::Linearised => {
-                let list = program.list(node);
                 for (i, &x) in list.iter().enumerate() {
-                    list[i..].iter().try_for_each(|&y| meet(x, y))?;
+                    work.add(list.len())?;
+                    list[i..].iter().for_each(|&y| meet(x, y));
                 }
             }
-            Arity::InnerProduct => {
-                let list = program.list(node);
-                (0..node.b as usize).try_for_each(|i| meet(list[i], list[node.b as usize + i]))?;
+            Arity::InnerProduct => (0..node.b as usize).for_each(|i| meet(list[i], list[node.b as usize + i])),
+            Arity::Reduction => {
+                for (i, &x) in list.iter().enumerate() {
+                    if bend.xx {
+                        meet(x, x);
+                    }
+                    if bend.xy {
+                        work.add(i)?;
+                        list[..i].iter().for_each(|&y| meet(x, y));
+                    }
+                }
             }
-            Arity::Reduction => meet_many(program, node, bend, &mut meet)?,
             _ => {
-                if bend.xx {
-                    meet(node.a, node.a)?;
-                }
-                if bend.xy {
-                    meet(node.a, node.b)?;
-                }
-                if bend.yy {
-                    meet(node.b, node.b)?;
-                }
+                let pairs = [(bend.xx, node.a, node.a), (bend.xy, node.a, node.b), (bend.yy, node.b, node.b)];
+                pairs.iter().filter(|pair| pair.0).for_each(|&(_, x, y)| meet(x, y));
             }
-        }
-    }
-    for row in &mut rows {
-        work.add(16 * row.len())?;
-        row.sort_unstable();
-        row.dedup();
-    }
-    Pattern::of_rows(rows.iter().map(Vec::as_slice))
-}
-
-fn meet_many(program: &Program, node: Node, bend: Bend, meet: &mut impl FnMut(u32, u32) -> Result<()>) -> Result<()> {
-    let list = program.list(node);
-    for (i, &x) in list.iter().enumerate() {
-        if bend.xx {
-            meet(x, x)?;
-        }
-        if bend.xy {
-            list[..i].iter().try_for_each(|&y| meet(x, y))?;
         }
     }
     Ok(())

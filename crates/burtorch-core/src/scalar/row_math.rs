@@ -36,6 +36,9 @@ macro_rules! declared {
             /// Whether it records operations: then it knows of literals only what they are, and what need not be computed
             /// is better left out.
             const RECORDS: bool = false;
+            /// Whether results count only where all are finite: then what does not move need not be kept from partials
+            /// that are not.
+            const IS_FINITE: bool = false;
 
             /// A literal.
             fn lit(x: f64) -> Self;

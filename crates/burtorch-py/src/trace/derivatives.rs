@@ -1,14 +1,9 @@
 //! Derivatives of a traced function beyond one gradient.
 
-use std::sync::Arc;
-
 use burtorch_core::Program;
-use burtorch_core::interrupt::Work;
-use burtorch_core::program::derive::{
-    self, Against, Along, HessianAlong, HessianColumns, Jacobian, columns, row_alone,
-};
+use burtorch_core::program::derive::{Against, Along, HessianAlong, Jacobian, row_alone};
+use burtorch_core::program::sparse::{Hessian, SparseJacobian};
 use burtorch_core::program::sparsity::{Pattern, hessian_pattern, jacobian_pattern};
-use burtorch_core::program::{Build, Replay};
 use pyo3::exceptions::{PyImportError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyTuple};
@@ -17,7 +12,7 @@ use super::arguments::Arguments;
 use super::calls::with_program;
 use super::gradients::shaped;
 use super::object::Call;
-use super::out::{self, Out, call_into, fill_sparse};
+use super::out::{self, Out, SparseOut, call_into};
 use super::pytree::{GivenArguments, Tree};
 use super::state::Path;
 use super::transform::Argnums;
@@ -165,8 +160,7 @@ pub fn hessian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let entries = with_scalar(&call, &arguments, "hessian", |path| {
         let x = path.inputs(&arguments.numbers);
         let mut entries = vec![0.0; n * n];
-        let columns = ready(&mut path.hessian_columns, || HessianColumns::new(&path.program))?;
-        derive::hessian(&path.program, columns, &x, &mut entries)?;
+        ready(&mut path.hessian, || Hessian::new(&path.program))?.dense(&path.program, &x, &mut entries)?;
         Ok(entries)
     })?;
     out::filled(filled(call.py(), &[n, n], Kind::F64, &entries)?, out)
@@ -253,127 +247,35 @@ pub fn hessian_sparsity<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     sparse(call.py(), &pattern, arguments.numbers.len(), &vec![1.0; pattern.columns.len()])
 }
 
-/// Numbers that can be computed in the time of one look-up of an entry.
-const ENTRY: usize = 16;
-
-/// A pattern, and the direction of each of its entries: computed once per path.
-pub struct Colouring {
-    pattern: Arc<Pattern>,
-    colours: Vec<u32>,
-    n_colours: usize,
-    /// The entries of each row by ascending colour.
-    order: Vec<usize>,
-}
-
-impl Colouring {
-    fn of(pattern: Pattern, n: usize) -> burtorch_core::Result<Self> {
-        let (colours, n_colours) = pattern.colours(n)?;
-        let mut order: Vec<_> = (0..pattern.columns.len()).collect();
-        let mut work = Work::default();
-        for row in pattern.starts.windows(2) {
-            work.add(ENTRY * (row[1] - row[0]))?;
-            order[row[0]..row[1]].sort_unstable_by_key(|&at| colours[pattern.columns[at] as usize]);
-        }
-        Ok(Colouring { pattern: Arc::new(pattern), colours, n_colours, order })
-    }
-
-    fn direction(&self, colour: usize, column: usize) -> f64 {
-        f64::from(u8::from(self.colours[column] as usize == colour))
-    }
-
-    /// Places an entry of a row and a colour. Entries of a row come by ascending colour.
-    fn put(&self) -> impl FnMut(&mut [f64], usize, usize, f64) + '_ {
-        let mut next = self.pattern.starts.clone();
-        move |data, row, colour, entry| {
-            let Some(&at) = self.order[..self.pattern.starts[row + 1]].get(next[row]) else { return };
-            if self.colours[self.pattern.columns[at] as usize] as usize == colour {
-                data[at] = entry;
-                next[row] += 1;
-            }
-        }
-    }
-}
-
 /// `f.sparse_jacobian(x)`
 pub fn sparse_jacobian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let py = call.py();
-    let out = call.take("out").filter(|out| !out.is_none());
+    let out = SparseOut::take(&mut call)?;
     let arguments = Arguments::numbers_only(&call, &call.positional, "sparse_jacobian")?;
     let n = arguments.numbers.len();
     let (pattern, data) = with_program(&call, &arguments, |path| {
         let x = path.inputs(&arguments.numbers);
-        let colouring = ready(&mut path.colourings[0], || Colouring::of(jacobian_pattern(&path.program)?, n))?;
-        let data = entries_of_jacobian(&path.program, colouring, &x, n)?;
-        Ok((colouring.pattern.clone(), data))
+        let jacobian = ready(&mut path.sparse_jacobian, || SparseJacobian::new(&path.program))?;
+        jacobian.entries(&path.program, &x).map(|(pattern, data)| (pattern.clone(), data.to_vec()))
     })?
-    .or_raise(py)?;
+    .or_raise(call.py())?;
     match out {
-        Some(out) => fill_sparse(&out, &pattern, n, &data),
-        None => sparse(py, &pattern, n, &data),
+        Some(out) => out.fill(&pattern, n, &data),
+        None => sparse(call.py(), &pattern, n, &data),
     }
-}
-
-/// The entries of a Jacobian at `x`.
-fn entries_of_jacobian(
-    program: &Program,
-    colouring: &Colouring,
-    x: &[f64],
-    n: usize,
-) -> burtorch_core::Result<Vec<f64>> {
-    let mut data = vec![0.0; colouring.pattern.columns.len()];
-    let mut replay = Replay::new(program, Build::Tangent)?;
-    let mut work = Work::default();
-    let mut goes_on = Ok(());
-    let mut put = colouring.put();
-    columns(
-        &mut replay,
-        x,
-        colouring.n_colours,
-        |colour, column| colouring.direction(colour, column),
-        |row, colour, entry| {
-            if goes_on.is_ok() {
-                goes_on = work.add(ENTRY);
-                put(&mut data, row, colour, entry);
-            }
-        },
-    )?;
-    goes_on?;
-    for row in 0..colouring.pattern.n_rows() {
-        work.add(ENTRY)?;
-        let span = colouring.pattern.starts[row]..colouring.pattern.starts[row + 1];
-        if data[span.clone()].iter().any(|x| !x.is_finite()) {
-            let mut alone = vec![0.0; n];
-            row_alone(program, row, x, &mut alone)?;
-            for at in span {
-                data[at] = alone[colouring.pattern.columns[at] as usize];
-            }
-        }
-    }
-    Ok(data)
 }
 
 /// `f.sparse_hessian(x)`
 pub fn sparse_hessian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let py = call.py();
-    let out = call.take("out").filter(|out| !out.is_none());
+    let out = SparseOut::take(&mut call)?;
     let arguments = Arguments::numbers_only(&call, &call.positional, "sparse_hessian")?;
     let n = arguments.numbers.len();
     let (pattern, data) = with_scalar(&call, &arguments, "sparse_hessian", |path| {
         let x = path.inputs(&arguments.numbers);
-        let colouring = ready(&mut path.colourings[1], || Colouring::of(hessian_pattern(&path.program)?, n))?;
-        let columns = ready(&mut path.hessian_columns, || HessianColumns::new(&path.program))?;
-        let mut data = vec![0.0; colouring.pattern.columns.len()];
-        let mut put = colouring.put();
-        columns.run(
-            &x,
-            colouring.n_colours,
-            |colour, column| colouring.direction(colour, column),
-            |colour, row, entry| put(&mut data, row, colour, entry),
-        )?;
-        Ok((colouring.pattern.clone(), data))
+        let hessian = ready(&mut path.hessian, || Hessian::new(&path.program))?;
+        hessian.sparse(&path.program, &x).map(|(pattern, data)| (pattern.clone(), data.to_vec()))
     })?;
     match out {
-        Some(out) => fill_sparse(&out, &pattern, n, &data),
-        None => sparse(py, &pattern, n, &data),
+        Some(out) => out.fill(&pattern, n, &data),
+        None => sparse(call.py(), &pattern, n, &data),
     }
 }

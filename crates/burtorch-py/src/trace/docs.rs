@@ -262,8 +262,9 @@ The dependencies of results on arguments, as a scipy.sparse matrix of ones, foun
 pub const SPARSE_HESSIAN: &CStr = c"sparse_hessian($self, /, *args, out=None, **static)
 --
 
-The Hessian as a scipy.sparse matrix, computed from the directions of a column colouring. out: a matrix with this pattern from
-an earlier call, whose entries are replaced.
+The Hessian as a scipy.sparse matrix, computed from the directions of a column colouring. After some calls, separate operations
+compute the entries where these take less time, with the same bits. out: a matrix with this pattern from an earlier call, whose
+entries are replaced.
 
 Raises:
     ImportError: SciPy is not installed.

@@ -16,7 +16,7 @@ use super::transform::Argnums;
 use super::transforms::{call_derived, function_for};
 use crate::array::append::innermost_of;
 use crate::array::trace::current;
-use crate::convert::arrays::{Array, Kind};
+use crate::convert::arrays::{Array, Kind, write_all};
 use crate::convert::errors::if_any;
 
 /// Arrays for results, in the containers of those results.
@@ -188,33 +188,49 @@ fn as_array<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     object.py().import("numpy")?.call_method1("asarray", (object,))
 }
 
-/// Writes the entries of sparse rows to a SciPy matrix with the same pattern.
-pub fn fill_sparse<'py>(
-    out: &Bound<'py, PyAny>,
-    pattern: &Pattern,
-    n: usize,
-    entries: &[f64],
-) -> PyResult<Bound<'py, PyAny>> {
-    if !crate::array::arguments::is_sparse(out)? {
-        let found = out.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("out must be a sparse matrix in the CSR format, found {found}")));
+/// A matrix of SciPy's for sparse rows.
+pub struct SparseOut<'py>(Bound<'py, PyAny>);
+
+impl<'py> SparseOut<'py> {
+    /// That of `out=`, if a call has it.
+    pub fn take(call: &mut Call<'py>) -> PyResult<Option<Self>> {
+        Ok(call.take("out").map(SparseOut))
     }
-    let same = |name: &str, expected: &mut dyn Iterator<Item = i64>| {
-        let Some(array) = Array::of(&out.getattr(name)?) else { return Ok::<_, PyErr>(false) };
-        Ok(matches!(array.kind, Kind::Signed(_)) && array.integers()?.into_iter().eq(expected))
-    };
-    let extents: (usize, usize) = out.getattr("shape")?.extract()?;
-    if extents != (pattern.n_rows(), n)
-        || !same("indptr", &mut pattern.starts.iter().map(|&start| start as i64))?
-        || !same("indices", &mut pattern.columns.iter().map(|&column| i64::from(column)))?
-    {
-        let message = "out must have the pattern of the result, such as that of a first call without out=";
-        return Err(PyValueError::new_err(message));
+
+    /// Writes entries, if it has this pattern and `n` columns.
+    pub fn fill(&self, pattern: &Pattern, n: usize, entries: &[f64]) -> PyResult<Bound<'py, PyAny>> {
+        let out = &self.0;
+        if !crate::array::arguments::is_sparse(out)? {
+            let found = out.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("out must be a sparse matrix in the CSR format, found {found}")));
+        }
+        let has = |name: &str, expected: &dyn Fn(&Array) -> PyResult<bool>| {
+            Array::of(&out.getattr(name)?).map_or(Ok(false), |array| expected(&array))
+        };
+        let extents: (usize, usize) = out.getattr("shape")?.extract()?;
+        if extents != (pattern.n_rows(), n)
+            || !has("indptr", &|starts| same_integers(starts, &pattern.starts, |&start| start as i64))?
+            || !has("indices", &|columns| same_integers(columns, &pattern.columns, |&column| column.into()))?
+        {
+            let message = "out must have the pattern of the result, such as that of a first call without out=";
+            return Err(PyValueError::new_err(message));
+        }
+        let data = Array::writable(&out.getattr("data")?, "the data of out")?;
+        if data.shape() != [entries.len()] {
+            return Err(PyValueError::new_err("the data of out must have an entry for each index"));
+        }
+        write_all(&data, entries);
+        Ok(out.clone())
     }
-    let data = Array::writable(&out.getattr("data")?, "the data of out")?;
-    if data.shape() != [entries.len()] {
-        return Err(PyValueError::new_err("the data of out must have an entry for each index"));
+}
+
+/// Whether an array holds these integers.
+fn same_integers<T>(array: &Array, expected: &[T], number: impl Fn(&T) -> i64) -> PyResult<bool> {
+    if !matches!(array.kind, Kind::Signed(_)) || array.len() != expected.len() {
+        return Ok(false);
     }
-    data.write(entries.iter().copied());
-    Ok(out.clone())
+    match array.in_place::<i32>() {
+        Some(found) => Ok(found.iter().zip(expected).fold(true, |all, (&x, y)| all & (i64::from(x) == number(y)))),
+        None => Ok(array.integers()?.into_iter().eq(expected.iter().map(number))),
+    }
 }

@@ -3,7 +3,8 @@
 //! Promises: a replay is used only if none of its constants has changed and every guard gives the traced result. The number of
 //! variants and of paths is bounded; the least recently used one is dropped first.
 
-use burtorch_core::program::derive::{Against, Along, HessianAlong, HessianColumns, Jacobian};
+use burtorch_core::program::derive::{Against, Along, HessianAlong, Jacobian};
+use burtorch_core::program::sparse::{Hessian, SparseJacobian};
 use burtorch_core::program::{Build, Carrier, Replay, Seeds};
 use burtorch_core::{DType, Float, Program};
 use pyo3::prelude::*;
@@ -11,7 +12,6 @@ use pyo3::types::PyDict;
 
 use super::array_path::ArrayVariant;
 use super::audit::Audit;
-use super::derivatives::Colouring;
 use super::gradients::BySome;
 use super::invalidate::Watch;
 use super::primitive::PyPrimitive;
@@ -87,11 +87,11 @@ pub struct Path {
     /// See `along`.
     pub hessian_along: Option<HessianAlong>,
     /// See `along`.
-    pub hessian_columns: Option<HessianColumns>,
+    pub hessian: Option<Hessian>,
     /// See `along`.
     pub jacobian: Option<Jacobian>,
-    /// See `along`; of the Jacobian, and of the Hessian.
-    pub colourings: [Option<Colouring>; 2],
+    /// See `along`.
+    pub sparse_jacobian: Option<SparseJacobian>,
     /// See `along`; gradients by some of the arguments, the most recently used one first.
     pub by_some: Vec<BySome>,
     /// See `along`; for rows, without and with gradients.
@@ -158,9 +158,9 @@ impl Path {
             along: None,
             against: None,
             hessian_along: None,
-            hessian_columns: None,
+            hessian: None,
             jacobian: None,
-            colourings: [None, None],
+            sparse_jacobian: None,
             by_some: Vec::new(),
             batches: [None, None],
         })
@@ -189,7 +189,9 @@ impl Path {
     /// Bytes of the program and of its replays.
     pub fn bytes(&self) -> usize {
         let by_some: usize = self.by_some.iter().map(BySome::bytes).sum();
-        self.program.bytes() + by_some + with_scalars!(&self.replay, replay => replay.bytes())
+        let sparse = self.hessian.as_ref().map_or(0, Hessian::bytes)
+            + self.sparse_jacobian.as_ref().map_or(0, SparseJacobian::bytes);
+        self.program.bytes() + by_some + sparse + with_scalars!(&self.replay, replay => replay.bytes())
     }
 
     /// Whether running it may run Python code (primitives, signal handlers): then no reference into the state may be in use.

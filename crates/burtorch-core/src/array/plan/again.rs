@@ -2,6 +2,7 @@
 //!
 //! Promises: their operands are in memory when they are read. Does not know how chains run.
 
+use super::super::expansion::{MathOp, partial_of};
 use super::super::instr::{ArrayInstr, ArrayOp, ValueId};
 use super::super::row::Row;
 use super::draft::Drafts;
@@ -19,9 +20,7 @@ impl Drafts<'_> {
         let (mut again, mut found) = (vec![v], 0);
         while let Some(&u) = again.get(found) {
             let ArrayInstr { op, operands, .. } = self.program.instr_of(u);
-            let is_cheap =
-                matches!(op, ArrayOp::Row(Row::Op(Op::Add | Op::Sub | Op::Mul | Op::Neg)) | ArrayOp::Take { .. });
-            if is_there(u) || !is_cheap || found == FEW || self.program.type_of(u).dims.size() < LARGE {
+            if is_there(u) || !is_cheap(op) || found == FEW || self.program.type_of(u).dims.size() < LARGE {
                 return false;
             }
             again.extend(operands.iter().copied().filter(|&u| !is_there(u)));
@@ -36,5 +35,18 @@ impl Drafts<'_> {
             self.again.insert((step, u));
         }
         true
+    }
+}
+
+/// Whether it takes less time than numbers that are written and read.
+fn is_cheap(op: &ArrayOp) -> bool {
+    let is_arithmetic = |op: MathOp| {
+        matches!(op, MathOp::Operand(_) | MathOp::Literal(_) | MathOp::Add | MathOp::Sub | MathOp::Mul | MathOp::Neg)
+    };
+    match *op {
+        ArrayOp::Row(Row::Op(Op::Add | Op::Sub | Op::Mul | Op::Neg)) | ArrayOp::Take { .. } => true,
+        ArrayOp::Pull(row, k) => partial_of(row, k.into())
+            .is_some_and(|formula| formula.steps[..=formula.result].iter().all(|step| is_arithmetic(step.op))),
+        _ => false,
     }
 }

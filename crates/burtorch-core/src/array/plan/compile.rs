@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::super::dims::Dims;
 use super::super::expansion::{Expansion, MathOp, partial_of, value_of};
-use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Comparison, Element, ValueId};
+use super::super::instr::{ArrayInstr, ArrayOp, Comparison, Element, ValueId};
 use super::chain::{BLOCK, Chain, Stream};
 use super::chained::{Read, chained};
 use super::draft::Drafts;
@@ -61,7 +61,9 @@ impl<E: ArrayFloat> Compiled<E> {
         instrs: &[usize],
     ) -> Result<Self> {
         let program = drafts.program;
-        let literals = literals_of(program, instrs);
+        let own = instrs.iter().map(|&at| &program.instrs()[at].op);
+        let again = drafts.again.iter().filter(|(of, _)| *of == step).map(|(_, v)| &program.instr_of(*v).op);
+        let literals = literals_of(own.chain(again));
         let literals: Vec<_> = literals.into_iter().map(|bits| (bits, drafts.literal(f64::from_bits(bits)))).collect();
         let mut c = Compiler {
             drafts,
@@ -170,15 +172,15 @@ fn formula(op: &ArrayOp) -> Option<Expansion> {
 }
 
 /// The literals that instructions need, as bits.
-fn literals_of(program: &ArrayProgram, instrs: &[usize]) -> Vec<u64> {
+fn literals_of<'p>(ops: impl Iterator<Item = &'p ArrayOp>) -> Vec<u64> {
     let mut literals = Vec::new();
-    for &at in instrs {
-        match program.instrs()[at].op {
+    for op in ops {
+        match op {
             ArrayOp::Convert(Element::Mask) => literals.extend([0f64, 1.0].map(f64::to_bits)),
             ArrayOp::Pull(..) => literals.push((-0f64).to_bits()),
             _ => {}
         }
-        for step in formula(&program.instrs()[at].op).iter().flat_map(|formula| &formula.steps) {
+        for step in formula(op).iter().flat_map(|formula| &formula.steps) {
             if let MathOp::Literal(x) = step.op {
                 literals.push(x.to_bits());
             }

@@ -40,6 +40,11 @@ pub(super) fn arity(op: BlockOp) -> usize {
     }
 }
 
+/// Computes a block from as many as the operation of a formula takes; the others are not looked at.
+pub(crate) fn compute_formula<E: ArrayFloat>(op: MathOp, of: [&[E]; 3], to: &mut [E]) {
+    compute(BlockOp::Math(op), of, to);
+}
+
 /// Computes a block from as many as the operation takes; the others are not looked at.
 pub(super) fn compute<E: ArrayFloat>(op: BlockOp, [x, y, z]: [&[E]; 3], to: &mut [E]) {
     match op {

@@ -66,6 +66,7 @@ use control::LoopStep;
 use draft::{Carried, Drafts, Kept};
 use factors::Factors;
 pub use math::ArrayFloat;
+pub(crate) use math::compute_formula;
 use memory::{Bank, assigned, bank, room};
 use numbers::Numbers;
 use place::Source;

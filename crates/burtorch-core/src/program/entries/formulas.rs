@@ -1,0 +1,128 @@
+//! Operations of formulas as a graph: each once.
+//!
+//! Promises: an operation comes after what it takes; products with 1 and operations of literals are not operations, which
+//! changes no bit. Knows nothing of programs.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::mem::{Discriminant, discriminant};
+
+use crate::array::{Expansion, MathOp};
+
+/// A number: an operation, by place.
+pub(super) type Number = u32;
+
+/// What cannot be computed here.
+pub(super) const UNKNOWN: Number = u32::MAX;
+
+/// An operation and the numbers that it takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Formula {
+    pub(super) op: MathOp,
+    pub(super) of: [Number; 3],
+}
+
+/// All operations so far.
+#[derive(Default)]
+pub(super) struct Formulas {
+    pub(super) all: Vec<Formula>,
+    known: HashMap<(Discriminant<MathOp>, u32, [Number; 3]), Number, BuildHasherDefault<Mixed>>,
+    literals: HashMap<u64, Number>,
+    /// The numbers of a formula that is being written out.
+    room: Vec<Number>,
+}
+
+/// Keys are small numbers: a multiplication each mixes them well enough.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+    fn write_u32(&mut self, x: u32) {
+        self.write_u64(x.into());
+    }
+    fn write_u64(&mut self, x: u64) {
+        self.0 = (self.0.rotate_left(23) ^ x).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    fn write_usize(&mut self, x: usize) {
+        self.write_u64(x as u64);
+    }
+    fn write_isize(&mut self, x: isize) {
+        self.write_u64(x as u64);
+    }
+}
+
+impl Formulas {
+    /// Input `k`.
+    pub(super) fn input(&mut self, k: usize) -> Number {
+        self.add(MathOp::Operand(k), [0; 3])
+    }
+
+    pub(super) fn literal(&mut self, x: f64) -> Number {
+        if let Some(&known) = self.literals.get(&x.to_bits()) {
+            return known;
+        }
+        let new = self.add(MathOp::Literal(x), [0; 3]);
+        self.literals.insert(x.to_bits(), new);
+        new
+    }
+
+    fn add(&mut self, op: MathOp, of: [Number; 3]) -> Number {
+        self.all.push(Formula { op, of });
+        self.all.len() as u32 - 1
+    }
+
+    /// The literal that a number is.
+    fn value(&self, x: Number) -> Option<f64> {
+        match self.all.get(x as usize)?.op {
+            MathOp::Literal(x) => Some(x),
+            _ => None,
+        }
+    }
+
+    /// An operation, unless it is one already.
+    pub(super) fn push(&mut self, op: MathOp, mut of: [Number; 3]) -> Number {
+        let arity = op.arity();
+        if of[..arity].contains(&UNKNOWN) {
+            return UNKNOWN;
+        }
+        of[arity..].fill(0);
+        let literals = of.map(|x| self.value(x));
+        match (op, literals) {
+            (MathOp::Mul, [Some(1.0), _, _]) => return of[1],
+            (MathOp::Mul | MathOp::Div, [_, Some(1.0), _]) => return of[0],
+            (MathOp::Add, [Some(x), Some(y), _]) => return self.literal(x + y),
+            (MathOp::Sub, [Some(x), Some(y), _]) => return self.literal(x - y),
+            (MathOp::Mul, [Some(x), Some(y), _]) => return self.literal(x * y),
+            (MathOp::Div, [Some(x), Some(y), _]) => return self.literal(x / y),
+            (MathOp::Neg, [Some(x), ..]) => return self.literal(-x),
+            _ => {}
+        }
+        let function = if let MathOp::Function(function) = op { function as u32 } else { 0 };
+        let next = self.all.len() as u32;
+        let known = *self.known.entry((discriminant(&op), function, of)).or_insert(next);
+        if known == next { self.add(op, of) } else { known }
+    }
+
+    /// The operations of a formula of these numbers; an operand that is not there is not read.
+    pub(super) fn write_out(&mut self, formula: &Expansion, operands: &[Option<Number>]) -> Number {
+        let mut numbers = std::mem::take(&mut self.room);
+        numbers.clear();
+        for step in &formula.steps[..=formula.result] {
+            let number = match step.op {
+                MathOp::Operand(k) => operands.get(k).copied().flatten().unwrap_or(UNKNOWN),
+                MathOp::Literal(x) => self.literal(x),
+                op => self.push(op, step.args.map(|at| numbers.get(at).copied().unwrap_or(0))),
+            };
+            numbers.push(number);
+        }
+        let result = numbers[formula.result];
+        self.room = numbers;
+        result
+    }
+}

@@ -1,0 +1,277 @@
+//! Hessians and Jacobians of which most entries are 0 whatever the inputs are.
+//!
+//! In words: columns of which no two meet in a row have one colour and one direction; eight directions are one run. After some
+//! runs the entries are recorded as operations of their own, where these take less time than runs over all nodes.
+//!
+//! Promises: an entry has the bits of a run along its column alone, also beside entries that are not finite; pattern, colours
+//! and operations are made once. Knows nothing of matrices' formats beyond the pattern.
+
+use std::sync::Arc;
+
+use super::build::Build;
+use super::derive::{HessianColumns, LANES, columns, row_alone};
+use super::entries::Entries;
+use super::node::Program;
+use super::replay::Replay;
+use super::sparsity::{Pattern, hessian_pattern, hessian_pattern_within, jacobian_pattern};
+use crate::error::Result;
+use crate::interrupt::Work;
+use crate::simd::F64x8;
+
+/// Elementary operations in the time that one entry takes to be looked up.
+const ENTRY: usize = 16;
+
+/// Runs before entries are recorded, which takes as long as some tens of runs.
+const RUNS_BEFORE_ENTRIES: u32 = 80;
+
+/// A pattern, and in which direction each of its entries is found.
+#[derive(Clone, Debug)]
+struct Colouring {
+    pattern: Arc<Pattern>,
+    colours: Vec<u32>,
+    n_colours: usize,
+    /// The entries of each row by ascending colour.
+    order: Vec<usize>,
+}
+
+impl Colouring {
+    fn of(pattern: Pattern, n: usize) -> Result<Self> {
+        let (colours, n_colours) = pattern.colours(n)?;
+        let mut order: Vec<_> = (0..pattern.columns.len()).collect();
+        let mut work = Work::default();
+        for row in pattern.starts.windows(2) {
+            work.add(ENTRY * (row[1] - row[0]))?;
+            order[row[0]..row[1]].sort_unstable_by_key(|&at| colours[pattern.columns[at] as usize]);
+        }
+        Ok(Colouring { pattern: Arc::new(pattern), colours, n_colours, order })
+    }
+
+    fn direction(&self, colour: usize, column: usize) -> f64 {
+        f64::from(u8::from(self.colours[column] as usize == colour))
+    }
+
+    /// What puts an entry of a row and a colour into its place. Those of a row come by ascending colour.
+    fn put(&self) -> impl FnMut(&mut [f64], usize, usize, f64) + '_ {
+        let mut next = self.pattern.starts.clone();
+        move |data, row, colour, entry| {
+            let Some(&at) = self.order[..self.pattern.starts[row + 1]].get(next[row]) else { return };
+            if self.colours[self.pattern.columns[at] as usize] as usize == colour {
+                data[at] = entry;
+                next[row] += 1;
+            }
+        }
+    }
+}
+
+/// Entries as operations of their own, once there have been some runs.
+#[derive(Clone, Debug, Default)]
+struct Planned {
+    n_runs: u32,
+    entries: Option<Entries>,
+}
+
+impl Planned {
+    /// Computes the entries, unless there are no operations for them or something is not finite.
+    fn run(&mut self, x: &[f64], data: &mut [f64], plan: impl FnOnce() -> Result<Option<Entries>>) -> Result<bool> {
+        if self.n_runs == RUNS_BEFORE_ENTRIES {
+            self.entries = plan()?.filter(Entries::pay);
+        }
+        self.n_runs = self.n_runs.saturating_add(1);
+        self.entries.as_mut().map_or(Ok(false), |entries| entries.run(x, data))
+    }
+
+    /// Takes these whatever time they take; whether there are any.
+    fn take(&mut self, entries: Option<Entries>) -> bool {
+        *self = Planned { n_runs: RUNS_BEFORE_ENTRIES + 1, entries };
+        self.entries.is_some()
+    }
+
+    fn bytes(&self) -> usize {
+        self.entries.as_ref().map_or(0, Entries::bytes)
+    }
+}
+
+/// The Hessian of the first output of a program.
+#[derive(Debug)]
+pub struct Hessian {
+    columns: HessianColumns,
+    colouring: Option<Colouring>,
+    /// Whether colours save runs of a dense Hessian; unknown before one was asked for.
+    saves: Option<bool>,
+    planned: Planned,
+    data: Vec<f64>,
+}
+
+impl Hessian {
+    /// Makes a program ready.
+    pub fn new(program: &Program) -> Result<Self> {
+        let columns = HessianColumns::new(program)?;
+        Ok(Hessian { columns, colouring: None, saves: None, planned: Planned::default(), data: Vec::new() })
+    }
+
+    /// The Hessian at `x`, all inputs, by rows; `n` is the number of differentiated inputs. Entries that are zero whatever the
+    /// inputs are exactly 0. Asks now and then whether to end early.
+    pub fn dense(&mut self, program: &Program, x: &[f64], to: &mut [f64]) -> Result<()> {
+        let n = program.n_differentiated();
+        if self.saves_runs(program)? {
+            let (pattern, data) = self.sparse(program, x)?;
+            return spread(pattern, data, n, to);
+        }
+        self.columns.run(x, n, |c, j| f64::from(u8::from(c == j)), |c, j, entry| to[j * n + c] = entry)?;
+        if super::derive::are_finite(to)? {
+            return Ok(());
+        }
+        // What is not a number has no derivative: not where no derivative is.
+        let pattern = hessian_pattern(program)?;
+        let mut data = Vec::with_capacity(pattern.columns.len());
+        for (j, row) in to.chunks_exact(n).enumerate() {
+            data.extend(pattern.row(j).iter().map(|&c| row[c as usize]));
+        }
+        spread(&pattern, &data, n, to)
+    }
+
+    /// Whether colours are so few that a dense Hessian takes fewer runs by them.
+    fn saves_runs(&mut self, program: &Program) -> Result<bool> {
+        if let Some(saves) = self.saves {
+            return Ok(saves);
+        }
+        let n = program.n_differentiated();
+        let runs = n.div_ceil(LANES);
+        // Looking for them must not take longer than what they may save.
+        let most = program.nodes().len().saturating_mul(n);
+        if self.colouring.is_none()
+            && runs > 1
+            && let Some(pattern) = hessian_pattern_within(program, most)?
+        {
+            let longest = (0..n).map(|row| pattern.row(row).len()).max().unwrap_or(0);
+            if longest.div_ceil(LANES) < runs && pattern.columns.len().saturating_mul(longest) <= most {
+                self.colouring = Some(Colouring::of(pattern, n)?);
+            }
+        }
+        let saves = self.colouring.as_ref().is_some_and(|colouring| colouring.n_colours.div_ceil(LANES) < runs);
+        self.saves = Some(saves);
+        Ok(saves)
+    }
+
+    fn colour(&mut self, program: &Program) -> Result<()> {
+        if self.colouring.is_none() {
+            self.colouring = Some(Colouring::of(hessian_pattern(program)?, program.n_differentiated())?);
+        }
+        Ok(())
+    }
+
+    /// Records the entries as operations of their own now, whatever time these take; whether that is possible.
+    pub fn record(&mut self, program: &Program) -> Result<bool> {
+        self.colour(program)?;
+        let Some(Colouring { pattern, colours, n_colours, .. }) = &self.colouring else { return Ok(false) };
+        Ok(self.planned.take(Entries::of_hessian(program, pattern, colours, *n_colours)?))
+    }
+
+    /// The entries of the pattern at `x`, all inputs. Asks now and then whether to end early.
+    pub fn sparse(&mut self, program: &Program, x: &[f64]) -> Result<(&Arc<Pattern>, &[f64])> {
+        self.colour(program)?;
+        let Hessian { columns, colouring: Some(colouring), planned, data, .. } = self else {
+            unreachable!("the colours were made above");
+        };
+        let colouring = &*colouring;
+        let Colouring { pattern, colours, n_colours, .. } = colouring;
+        data.resize(pattern.columns.len(), 0.0);
+        if !planned.run(x, data, || Entries::of_hessian(program, pattern, colours, *n_colours))? {
+            let mut put = colouring.put();
+            columns.run(
+                x,
+                *n_colours,
+                |colour, column| colouring.direction(colour, column),
+                |colour, row, entry| put(data, row, colour, entry),
+            )?;
+        }
+        Ok((pattern, data))
+    }
+
+    /// Memory of what was made, in bytes.
+    pub fn bytes(&self) -> usize {
+        8 * self.data.len() + self.planned.bytes()
+    }
+}
+
+/// Writes the entries of a pattern to `n` columns, and zeros between them.
+fn spread(pattern: &Pattern, data: &[f64], n: usize, to: &mut [f64]) -> Result<()> {
+    let mut work = Work::default();
+    for (j, row) in to.chunks_exact_mut(n).enumerate() {
+        work.add(n)?;
+        row.fill(0.0);
+        for (&c, &entry) in pattern.row(j).iter().zip(&data[pattern.starts[j]..]) {
+            row[c as usize] = entry;
+        }
+    }
+    Ok(())
+}
+
+/// The Jacobian of a program by the colours of its columns.
+#[derive(Debug)]
+pub struct SparseJacobian {
+    replay: Replay<F64x8, 1>,
+    colouring: Colouring,
+    planned: Planned,
+    data: Vec<f64>,
+}
+
+impl SparseJacobian {
+    /// Makes a program ready. Asks now and then whether to end early.
+    pub fn new(program: &Program) -> Result<Self> {
+        let colouring = Colouring::of(jacobian_pattern(program)?, program.n_differentiated())?;
+        let data = vec![0.0; colouring.pattern.columns.len()];
+        let replay = Replay::new(program, Build::Tangent)?;
+        Ok(SparseJacobian { replay, colouring, planned: Planned::default(), data })
+    }
+
+    /// Records the entries as operations of their own now, whatever time these take; whether that is possible.
+    pub fn record(&mut self, program: &Program) -> Result<bool> {
+        let Colouring { pattern, colours, n_colours, .. } = &self.colouring;
+        Ok(self.planned.take(Entries::of_jacobian(program, pattern, colours, *n_colours)?))
+    }
+
+    /// The entries of the pattern at `x`, all inputs. Asks now and then whether to end early.
+    pub fn entries(&mut self, program: &Program, x: &[f64]) -> Result<(&Arc<Pattern>, &[f64])> {
+        let SparseJacobian { replay, colouring, planned, data } = self;
+        let colouring = &*colouring;
+        let Colouring { pattern, colours, n_colours, .. } = colouring;
+        if planned.run(x, data, || Entries::of_jacobian(program, pattern, colours, *n_colours))? {
+            return Ok((pattern, data));
+        }
+        let mut work = Work::default();
+        let mut goes_on = Ok(());
+        let mut put = colouring.put();
+        columns(
+            replay,
+            x,
+            *n_colours,
+            |colour, column| colouring.direction(colour, column),
+            |row, colour, entry| {
+                if goes_on.is_ok() {
+                    goes_on = work.add(ENTRY);
+                    put(data, row, colour, entry);
+                }
+            },
+        )?;
+        goes_on?;
+        // A zero seed may have met an infinite partial: each row on its own nodes tells.
+        let mut alone = vec![0.0; program.n_differentiated()];
+        for row in 0..pattern.n_rows() {
+            work.add(ENTRY)?;
+            let span = pattern.starts[row]..pattern.starts[row + 1];
+            if data[span.clone()].iter().any(|x| !x.is_finite()) {
+                row_alone(program, row, x, &mut alone)?;
+                for at in span {
+                    data[at] = alone[pattern.columns[at] as usize];
+                }
+            }
+        }
+        Ok((pattern, data))
+    }
+
+    /// Memory of what was made, in bytes.
+    pub fn bytes(&self) -> usize {
+        8 * self.data.len() + self.planned.bytes()
+    }
+}
