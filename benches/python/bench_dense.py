@@ -45,12 +45,13 @@ N_BATCHES = 4
 
 @dataclass(frozen=True)
 class Row:
-    """A model and a batch; `hidden` units for the character model, none for the GPT."""
+    """A model and a batch; `hidden` units for the character model, none for the GPT; the seed of weights and data."""
 
     dtype: str
     batch: int
     sizes: Sizes
     hidden: int = 0
+    seed: int = 0
 
     @property
     def model(self) -> str:
@@ -64,9 +65,9 @@ class Row:
 
     def cell(self) -> Cell:
         if self.hidden:
-            cell = mlp_cell(self.hidden, self.batch, sizes=self.sizes, dtype=self.dtype, n_batches=N_BATCHES)
+            cell = mlp_cell(self.hidden, self.batch, self.seed, self.sizes, self.dtype, N_BATCHES)
             return replace(cell, lr=1e-3)
-        return gpt_cell(self.batch, sizes=self.sizes, dtype=self.dtype, n_batches=N_BATCHES)
+        return gpt_cell(self.batch, self.seed, self.sizes, self.dtype, N_BATCHES)
 
 
 ROWS = [
@@ -78,7 +79,10 @@ ROWS = [
     Row("float32", 256, Sizes(16, 64), 1024),
     Row("float32", 64, Sizes(16, 64), 512),
     Row("float32", 16, Sizes(32, 64, 4, 4)),
-    Row("float32", 8, Sizes(64, 128, 4, 4)),
+    # With seed 0 the input of one ReLU unit, number 428 of the second layer, is 0 within the rounding of float32. The
+    # loss has two gradients there, 6e-4 apart: burtorch's float32 finds one, PyTorch's float32 and float64 the other.
+    # Layers behind that unit agree within 4e-7; with seeds 1 to 4 all gradients agree within 5e-7.
+    Row("float32", 8, Sizes(64, 128, 4, 4), seed=1),
     Row("float32", 4, Sizes(128, 96, 4, 4)),
     Row("float32", 4, Sizes(64, 256, 6, 8)),
     Row("float64", 64, Sizes(8, 24, 6, 6)),

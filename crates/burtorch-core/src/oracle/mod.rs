@@ -30,10 +30,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId};
-use crate::kernels::sgd_update;
+use crate::kernels::sgd_update_on_threads;
 use crate::nn::Model;
 use crate::params::{InFlight, Parameters};
 use crate::scalar::{Float, Scalar};
+use crate::sync;
 use crate::sync::stop::{self, Watch};
 use lanes::Pass;
 use sink::Sink;
@@ -315,7 +316,8 @@ impl<E: LaneFloat> Oracle<E> {
             return Ok(self.reduce(sum, n));
         }
         let loss = self.gradient(model, params, batch, interrupted)?;
-        params.for_each_trainable_mut(|_, x, g| sgd_update(lr, g, x));
+        let n_threads = self.team.n_threads.min(sync::n_cores());
+        params.for_each_trainable_mut(|_, x, g| sgd_update_on_threads(n_threads, lr, g, x));
         Ok(loss)
     }
 

@@ -139,8 +139,12 @@ pub(super) unsafe fn block_of_a<E: KernelFloat, T: Target>(
                 for p in (0..terms).step_by(line::<E>()) {
                     // Rows to come, which are far apart.
                     prefetch_at(row.wrapping_offset(4 * from.outer).wrapping_add(p));
-                    let count = line::<E>().min(terms - p);
-                    std::ptr::copy_nonoverlapping(row.add(p), to.add(i * step + p), count);
+                    let (from, to) = (row.add(p), to.add(i * step + p));
+                    if terms - p >= line::<E>() {
+                        row_of_b::<E, T>(from, line::<E>(), to);
+                    } else {
+                        std::ptr::copy_nonoverlapping(from, to, terms - p);
+                    }
                 }
             } else {
                 for p in 0..terms {
