@@ -7,7 +7,7 @@
 use super::float::{KernelFloat, Pack, line, prefetch, prefetch_far};
 use super::lanes::features;
 use super::levels::Target;
-use crate::simd::Real;
+use crate::simd::{Real, array_of};
 use crate::sync::stop::Pace;
 
 /// Numbers of the inner dimension that are summed before the next tile: their activations (16 KB of f32) stay in the
@@ -98,8 +98,7 @@ unsafe fn forward_tiles<E: KernelFloat, T: Target, const L: usize, const K: usiz
     while n_out - o >= R && pace.goes_on((to - from) * R * K * E::Vector::LANES) {
         // SAFETY: `o + r < n_out` and `i < n_in`, and the caller vouches for the lengths.
         unsafe {
-            let mut sums: [[E::Vector; K]; R] =
-                std::array::from_fn(|r| std::array::from_fn(|k| E::Vector::read(y, at(o + r, k))));
+            let mut sums: [[E::Vector; K]; R] = array_of(|r| array_of(|k| E::Vector::read(y, at(o + r, k))));
             let tile = w.get_unchecked(o * n_in..(o + R) * n_in);
             for r in 0..R {
                 for i in (from..to).step_by(line::<E>()) {
@@ -107,7 +106,7 @@ unsafe fn forward_tiles<E: KernelFloat, T: Target, const L: usize, const K: usiz
                 }
             }
             for i in from..to {
-                let xs: [E::Vector; K] = std::array::from_fn(|k| E::Vector::read(x, at(i, k)));
+                let xs: [E::Vector; K] = array_of(|k| E::Vector::read(x, at(i, k)));
                 for r in 0..R {
                     let weight = E::Vector::splat(*tile.get_unchecked(r * n_in + i));
                     for k in 0..K {
@@ -197,11 +196,10 @@ unsafe fn input_tiles<E: KernelFloat, T: Target, const L: usize, const K: usize,
     while n_in - i >= R && pace.goes_on((to - from) * R * K * E::Vector::LANES) {
         // SAFETY: `i + r < n_in` and `o < n_out`, and the caller vouches for the lengths.
         unsafe {
-            let mut sums: [[E::Vector; K]; R] = std::array::from_fn(|r| {
-                std::array::from_fn(|k| if overwrites { zero } else { E::Vector::read(dx, at(i + r, k)) })
-            });
+            let mut sums: [[E::Vector; K]; R] =
+                array_of(|r| array_of(|k| if overwrites { zero } else { E::Vector::read(dx, at(i + r, k)) }));
             for o in from..to {
-                let dys: [E::Vector; K] = std::array::from_fn(|k| E::Vector::read(dy, at(o, k)));
+                let dys: [E::Vector; K] = array_of(|k| E::Vector::read(dy, at(o, k)));
                 let weights = w.get_unchecked(o * n_in + i..o * n_in + i + R);
                 prefetch_far(w, (o + DEPTH) * n_in + i);
                 for r in 0..R {

@@ -97,7 +97,8 @@ fn two_steps_at<E: KernelFloat, T: Target>(two: Two, x: &[E], y: &[E], c: &[E], 
                 at += width;
             }
             if at < z.len() {
-                let [$x, $y, $c] = [&x[at..], &y[at..], &c[at..]].map(|x| E::Vector::read_or(x, E::default()));
+                let rest = |x: &[E]| E::Vector::read_or(&x[at..], E::default());
+                let [$x, $y, $c] = [rest(x), rest(y), rest(c)];
                 let result: E::Vector = $z;
                 result.write_some(&mut z[at..]);
             }

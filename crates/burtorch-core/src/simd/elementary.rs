@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::Level;
 use super::for_each_function;
-use super::{Real, level, level::vector_level, math};
+use super::{Real, array_of, level, level::vector_level, math};
 
 /// A formula of one to two arguments that can be compiled for each level.
 pub(super) trait Formula<const N: usize> {
@@ -54,14 +54,14 @@ type Quarter = super::Simd<f32, 4>;
 #[inline(always)]
 fn part_by_part<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
     if V::LANES <= V::Part::LANES {
-        y.write(F::at(x.each_ref().map(|x| in_parts(x))));
+        y.write(F::at(array_of(|i| in_parts(&x[i]))));
         return;
     }
-    let x = x.each_ref().map(|x| std::ptr::from_ref(x).cast::<V::Part>());
+    let x: [_; N] = array_of(|i| std::ptr::from_ref(&x[i]).cast::<V::Part>());
     let y = y.as_mut_ptr().cast::<V::Part>();
     for k in 0..V::LANES / V::Part::LANES {
         // SAFETY: a vector of more lanes is its parts, one after the other, and aligned no less strictly.
-        unsafe { y.add(k).write(F::at(x.map(|x| in_parts(&*x.add(k))))) };
+        unsafe { y.add(k).write(F::at(array_of(|i| in_parts(&*x[i].add(k))))) };
     }
 }
 
@@ -87,7 +87,7 @@ unsafe fn rare_avx2<F: Formula<N>, V: Real, const N: usize>(x: [*const V; N], y:
     debug_assert!(!y.is_null());
     for k in 0..n {
         // SAFETY: by the contract of this function.
-        unsafe { y.add(k).write(F::at(x.map(|x| in_parts(&*x.add(k))))) };
+        unsafe { y.add(k).write(F::at(array_of(|i| in_parts(&*x[i].add(k))))) };
     }
 }
 
@@ -100,7 +100,7 @@ unsafe fn rare_avx2<F: Formula<N>, V: Real, const N: usize>(x: [*const V; N], y:
 unsafe fn rare<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
     debug_assert!(V::LANES > 1);
     if V::LANES >= V::Half::LANES {
-        let x = x.each_ref().map(|x| std::ptr::from_ref(x).cast::<V::Half>());
+        let x = array_of(|i| std::ptr::from_ref(&x[i]).cast::<V::Half>());
         // SAFETY: a vector of more lanes is vectors of fewer, one after the other, and aligned no less strictly.
         unsafe { rare_avx2::<F, V::Half, N>(x, y.as_mut_ptr().cast(), V::LANES / V::Half::LANES) };
         return;
@@ -113,7 +113,7 @@ unsafe fn rare<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut Maybe
     }
     // SAFETY: one vector lies there; the result begins with this one's lanes.
     unsafe {
-        rare_avx2::<F, V::Half, N>(wide.each_ref().map(std::ptr::from_ref), &raw mut result, 1);
+        rare_avx2::<F, V::Half, N>(array_of(|i| &raw const wide[i]), &raw mut result, 1);
         y.write((&raw const result).cast::<V>().read());
     }
 }
@@ -160,7 +160,7 @@ fn lanes_otherwise<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut M
         #[cfg(target_arch = "aarch64")]
         Level::Neon => drop(y.write(F::at(*x))),
         _ => {
-            let x = x.each_ref().map(|x| std::ptr::from_ref(x).cast());
+            let x = array_of(|i| std::ptr::from_ref(&x[i]).cast());
             // SAFETY: a vector is its numbers and nothing else.
             unsafe { one_by_one::<F, V::Elem, N>(x, y.as_mut_ptr().cast(), V::LANES) };
         }
@@ -176,7 +176,7 @@ unsafe fn one_by_one<F: Formula<N>, E: Real, const N: usize>(x: [*const E; N], y
     debug_assert!(!y.is_null());
     for k in 0..n {
         // SAFETY: by the contract of this function.
-        unsafe { y.add(k).write(number_otherwise::<F, E, N>(x.map(|x| *x.add(k)))) };
+        unsafe { y.add(k).write(number_otherwise::<F, E, N>(array_of(|i| *x[i].add(k)))) };
     }
 }
 
