@@ -111,7 +111,6 @@ pub(super) fn typed<E: Erasable, R>(
     any: &[&AnyParameters],
     f: impl FnOnce(&[&Parameters<'static, E>]) -> Result<R>,
 ) -> Result<R> {
-    let inside = |any| E::params(any).ok_or(Error::MissingParameters);
     let (one, many);
     let all: &[_] = match any {
         [] => &[],
@@ -120,11 +119,19 @@ pub(super) fn typed<E: Erasable, R>(
             &one
         }
         _ => {
-            many = any.iter().map(|any| inside(any)).collect::<Result<Vec<_>>>()?;
+            many = all_inside(any)?;
             &many
         }
     };
     f(all)
+}
+
+fn inside<E: Erasable>(any: &AnyParameters) -> Result<&Parameters<'static, E>> {
+    E::params(any).ok_or(Error::MissingParameters)
+}
+
+fn all_inside<'a, E: Erasable>(any: &[&'a AnyParameters]) -> Result<Vec<&'a Parameters<'static, E>>> {
+    any.iter().map(|any| inside(any)).collect()
 }
 
 /// Runs `f`, once, with the gradients of the parameters inside, all of one type.
