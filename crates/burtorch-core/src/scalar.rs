@@ -34,6 +34,8 @@ macro_rules! of_one_number {
         }
     };
     (lane) => {
+        of_one_number!(one part);
+
         #[inline(always)]
         fn splat(elem: Self) -> Self {
             elem
@@ -49,6 +51,18 @@ macro_rules! of_one_number {
         #[inline(always)]
         fn sum_lanes(self) -> Self {
             self
+        }
+    };
+    (one part) => {
+        type Part = Self;
+
+        #[inline(always)]
+        fn part(self, _k: usize) -> Self {
+            self
+        }
+        #[inline(always)]
+        fn with_part(self, _k: usize, part: Self) -> Self {
+            part
         }
     };
 }
@@ -140,6 +154,9 @@ pub trait Scalar: RowMath + Default + PartialEq + Send + Sync + 'static + sealed
     type Elem: Float;
     /// What ops are computed in: f32 for the half types, otherwise this type itself.
     type Compute: Scalar<Compute = Self::Compute>;
+    /// The lanes that rows are compiled for: a scalar of more than 64 bytes is computed part by part, as its code would be as
+    /// many times as long.
+    type Part: Scalar<Elem = Self::Elem>;
 
     /// Lanes per scalar; 1 for plain floats.
     const LANES: usize;
@@ -157,6 +174,10 @@ pub trait Scalar: RowMath + Default + PartialEq + Send + Sync + 'static + sealed
     fn lane(self, k: usize) -> Self::Elem;
     /// A copy with lane `k` replaced.
     fn with_lane(self, k: usize, elem: Self::Elem) -> Self;
+    /// Lanes `k * Part::LANES` and those after it.
+    fn part(self, k: usize) -> Self::Part;
+    /// A copy with that part replaced.
+    fn with_part(self, k: usize, part: Self::Part) -> Self;
     /// The sum over lanes, in one fixed order.
     fn sum_lanes(self) -> Self::Elem;
     /// Whether every lane is finite.
@@ -311,7 +332,7 @@ plain_float!(f32, Float32);
 plain_float!(f64, Float64);
 
 macro_rules! lanes {
-    ($t:ty, $int:ty, $n:literal) => {
+    ($t:ty, $int:ty, $n:literal, $part:literal) => {
         impl sealed::Sealed for Simd<$t, $n> {}
 
         impl RowMath for Simd<$t, $n> {
@@ -353,6 +374,7 @@ macro_rules! lanes {
         impl Scalar for Simd<$t, $n> {
             type Elem = $t;
             type Compute = Self;
+            type Part = Simd<$t, $part>;
             const LANES: usize = $n;
             const UNREACHED: Self = Simd::from_array([-0.0; $n]);
 
@@ -376,6 +398,15 @@ macro_rules! lanes {
             #[inline(always)]
             fn with_lane(mut self, k: usize, elem: $t) -> Self {
                 self[k] = elem;
+                self
+            }
+            #[inline(always)]
+            fn part(self, k: usize) -> Self::Part {
+                Simd::from_slice(&self.as_array()[k * $part..][..$part])
+            }
+            #[inline(always)]
+            fn with_part(mut self, k: usize, part: Self::Part) -> Self {
+                part.copy_to_slice(&mut self.as_mut_array()[k * $part..][..$part]);
                 self
             }
             #[inline(always)]
@@ -407,11 +438,11 @@ macro_rules! lanes {
     };
 }
 
-lanes!(f32, i32, 4);
-lanes!(f32, i32, 8);
-lanes!(f32, i32, 16);
-lanes!(f32, i32, 64);
-lanes!(f64, i64, 2);
-lanes!(f64, i64, 4);
-lanes!(f64, i64, 8);
-lanes!(f64, i64, 64);
+lanes!(f32, i32, 4, 4);
+lanes!(f32, i32, 8, 8);
+lanes!(f32, i32, 16, 16);
+lanes!(f32, i32, 64, 16);
+lanes!(f64, i64, 2, 2);
+lanes!(f64, i64, 4, 4);
+lanes!(f64, i64, 8, 8);
+lanes!(f64, i64, 64, 8);

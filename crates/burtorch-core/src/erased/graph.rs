@@ -164,8 +164,10 @@ of_any_scalar! {
         options: SweepOptions,
         interrupted: Option<&mut dyn FnMut() -> bool>,
     ) -> Result<()> {
-        let adjoint = adjoint_of(seed);
-        with_gradients(params, target, |gradients| self.backward_polled(root, adjoint, gradients, options, interrupted))
+        let (adjoint, mut interrupted) = (adjoint_of(seed), interrupted);
+        with_gradients(params, target, &mut |gradients| {
+            self.backward_polled(root, adjoint, gradients, options, interrupted.take())
+        })
     }
 
     /// A sweep whose gradients of `params`, the only ones that the graph reads, are handed on and left nowhere.
@@ -185,7 +187,7 @@ of_any_scalar! {
 
     /// One step of a sweep: what a node contributes to its operands.
     fn backward_step(&mut self, node: NodeId, params: &mut [&mut AnyParameters]) -> Result<()> {
-        with_gradients(params, GradientTarget::Added, |gradients| Graph::backward_step(self, node, gradients))
+        with_gradients(params, GradientTarget::Added, &mut |gradients| Graph::backward_step(self, node, gradients))
     }
 
     /// Evaluates again what `root` depends on.

@@ -111,19 +111,34 @@ pub(super) fn typed<E: Erasable, R>(
     any: &[&AnyParameters],
     f: impl FnOnce(&[&Parameters<'static, E>]) -> Result<R>,
 ) -> Result<R> {
-    let inside = |any| E::params(any).ok_or(Error::MissingParameters);
-    match any {
-        [] => f(&[]),
-        [only] => f(&[inside(only)?]),
-        _ => f(&any.iter().map(|any| inside(any)).collect::<Result<Vec<_>>>()?),
-    }
+    let (one, many);
+    let all: &[_] = match any {
+        [] => &[],
+        [only] => {
+            one = [inside(only)?];
+            &one
+        }
+        _ => {
+            many = all_inside(any)?;
+            &many
+        }
+    };
+    f(all)
 }
 
-/// Runs `f` with the gradients of the parameters inside, all of one type.
+fn inside<E: Erasable>(any: &AnyParameters) -> Result<&Parameters<'static, E>> {
+    E::params(any).ok_or(Error::MissingParameters)
+}
+
+fn all_inside<'a, E: Erasable>(any: &[&'a AnyParameters]) -> Result<Vec<&'a Parameters<'static, E>>> {
+    any.iter().map(|any| inside(any)).collect()
+}
+
+/// Runs `f`, once, with the gradients of the parameters inside, all of one type.
 pub(super) fn with_gradients<E: Erasable>(
     any: &mut [&mut AnyParameters],
     target: GradientTarget<'_>,
-    f: impl FnOnce(&mut [Gradients<'_, E>]) -> Result<()>,
+    f: &mut dyn FnMut(&mut [Gradients<'_, E>]) -> Result<()>,
 ) -> Result<()> {
     fn inside<'a, E: Erasable>(any: &'a mut &mut AnyParameters) -> Result<&'a mut Parameters<'static, E>> {
         E::params_mut(any).ok_or(Error::MissingParameters)

@@ -52,7 +52,7 @@ pub use splice::{Joined, Spliced};
 pub use unevaluated::Unevaluated;
 
 pub(crate) use block::{AffineRecord, BlockHeader, MapRecord};
-pub(crate) use check::Check;
+pub(crate) use check::{Check, Needs};
 pub(crate) use deferred::{Deferred, MAX_GROUPS};
 pub(crate) use liveness::NodeSet;
 pub(crate) use operands::{Encoded, InnerOperands};

@@ -73,14 +73,6 @@ impl Topology<'_> {
     }
 }
 
-impl<S: Scalar> Graph<'_, S> {
-    /// Opcodes and operands, by node; parts of blocks have none.
-    pub(crate) fn nodes_as_numbers(&self) -> (&[Op], impl Fn(usize) -> [u32; 2]) {
-        let (ops, operands) = (self.columns.ops(), self.columns.all_operands());
-        (ops, move |node| if ops[node] == Op::Part { [0, 0] } else { operands[node] })
-    }
-}
-
 impl Check<'_> {
     /// Checks the next node.
     pub(crate) fn node(&mut self, node: u32, op: Op, [a, b]: [u32; 2]) -> Checked {

@@ -32,6 +32,7 @@ mod raw;
 mod graph;
 mod parameters;
 mod state;
+mod structure;
 mod tensors;
 
 pub use file::{Durability, read, read_exactly, save, write_over};

@@ -7,7 +7,7 @@
 use super::float::{KernelFloat, Pack, line, prefetch};
 use super::lanes::features;
 use super::levels::{Target, leveled};
-use crate::simd::Real;
+use crate::simd::{Real, array_of};
 use crate::sync::stop::Pace;
 
 leveled! {
@@ -62,7 +62,7 @@ unsafe fn forward_tiles<E: KernelFloat, T: Target, const L: usize, const R: usiz
     while n_out - o >= R && pace.goes_on(R * n_in * L) {
         // SAFETY: `o + r < n_out` and `i < n_in`, and the caller vouches for the lengths.
         unsafe {
-            let mut sums: [E::V<L>; R] = std::array::from_fn(|r| match bias {
+            let mut sums: [E::V<L>; R] = array_of(|r| match bias {
                 Some(bias) => E::V::splat(*bias.get_unchecked(o + r)),
                 None => E::V::splat(-E::default()),
             });
@@ -174,7 +174,7 @@ unsafe fn input_grad_rows<E: KernelFloat, T: Target, const L: usize, const R: us
     while n_out - o >= R && pace.goes_on(R * n_in * L) {
         // SAFETY: `o + r < n_out` and `i < n_in`, and the caller vouches for the lengths.
         unsafe {
-            let dys: [E::V<L>; R] = std::array::from_fn(|r| E::V::read(dy, (o + r) * L));
+            let dys: [E::V<L>; R] = array_of(|r| E::V::read(dy, (o + r) * L));
             let tile = w.get_unchecked(o * n_in..(o + R) * n_in);
             for i in 0..n_in {
                 if i % line::<E>() == 0 {
@@ -212,7 +212,7 @@ unsafe fn input_grad_tiles<E: KernelFloat, T: Target, const L: usize, const SET:
     while n_in - i >= R && pace.goes_on(R * n_out * L) {
         // SAFETY: `i + r < n_in` and `o < n_out`, and the caller vouches for the lengths.
         unsafe {
-            let mut sums: [E::V<L>; R] = std::array::from_fn(|r| if SET { zero } else { E::V::read(dx, (i + r) * L) });
+            let mut sums: [E::V<L>; R] = array_of(|r| if SET { zero } else { E::V::read(dx, (i + r) * L) });
             for o in 0..n_out {
                 let dys = E::V::read(dy, o * L);
                 let weights = w.get_unchecked(o * n_in + i..o * n_in + i + R);

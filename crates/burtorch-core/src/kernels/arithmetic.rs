@@ -99,13 +99,13 @@ macro_rules! elementwise {
         #[inline(always)]
         fn $name<E: KernelFloat, T: Target>($($arg: &[E],)* z: &mut [E]) {
             $(assert_eq!($arg.len(), z.len(), "kernel operands differ in length");)*
-            let width = E::Vector::LANES;
+            let width = <T::Each<E>>::LANES;
             let whole = z.len() / width * width;
             let mut at = 0;
             while at < whole {
                 // SAFETY: `at + width <= whole`, at most the length of every slice.
                 unsafe {
-                    $(let $arg = E::Vector::read($arg, at);)*
+                    $(let $arg = <T::Each<E>>::read($arg, at);)*
                     $z.write(z, at);
                 }
                 at += width;
@@ -114,11 +114,11 @@ macro_rules! elementwise {
                 let at = z.len() - width;
                 // SAFETY: as above. Numbers that are done already are computed once more.
                 unsafe {
-                    $(let $arg = E::Vector::read($arg, at);)*
+                    $(let $arg = <T::Each<E>>::read($arg, at);)*
                     $z.write(z, at);
                 }
             } else if at < z.len() {
-                $(let $arg = E::Vector::read_or(&$arg[at..], E::default());)*
+                $(let $arg = <T::Each<E>>::read_or(&$arg[at..], E::default());)*
                 $z.write_some(&mut z[at..]);
             }
         }
@@ -133,14 +133,14 @@ elementwise! {
     negate_at(x) => (-x);
     magnitudes_at(x) => x.abs();
     square_roots_at(x) => x.sqrt();
-    less_at(x, y) => mask::<E::Vector>(x.is_lt(y));
-    less_equal_at(x, y) => mask::<E::Vector>(x.is_le(y));
-    equal_at(x, y) => mask::<E::Vector>(x.is_eq(y));
-    nan_masks_at(x) => mask::<E::Vector>(x.is_nan());
-    unreached_masks_at(x) => mask::<E::Vector>(unreached(x));
-    select_at(mask, yes, no) => E::Vector::select(mask.is_eq(E::Vector::of(0.0)), no, yes);
-    contributions_at(g, c) => E::Vector::select(unreached(g), g, c + E::Vector::of(0.0));
-    contributed_products_at(g, c) => E::Vector::select(unreached(g), g, g * c + E::Vector::of(0.0));
+    less_at(x, y) => mask::<T::Each<E>>(x.is_lt(y));
+    less_equal_at(x, y) => mask::<T::Each<E>>(x.is_le(y));
+    equal_at(x, y) => mask::<T::Each<E>>(x.is_eq(y));
+    nan_masks_at(x) => mask::<T::Each<E>>(x.is_nan());
+    unreached_masks_at(x) => mask::<T::Each<E>>(unreached(x));
+    select_at(mask, yes, no) => <T::Each<E>>::select(mask.is_eq(<T::Each<E>>::of(0.0)), no, yes);
+    contributions_at(g, c) => <T::Each<E>>::select(unreached(g), g, c + <T::Each<E>>::of(0.0));
+    contributed_products_at(g, c) => <T::Each<E>>::select(unreached(g), g, g * c + <T::Each<E>>::of(0.0));
     multiply_adds_at(x, y, c) => T::mul_add(x, y, c);
     reached_multiply_adds_at(g, y, c) => reached_multiply_add::<_, T>(g, y, c);
 }
@@ -184,20 +184,20 @@ macro_rules! in_place {
         #[inline(always)]
         fn $name<E: KernelFloat, T: Target>(x: &[E], total: &mut [E]) {
             assert_eq!(x.len(), total.len(), "kernel operands differ in length");
-            let width = E::Vector::LANES;
+            let width = <T::Each<E>>::LANES;
             let whole = total.len() / width * width;
             let mut at = 0;
             while at < whole {
                 // SAFETY: `at + width <= whole`, at most the length of both slices.
                 unsafe {
-                    let ($x, $total) = (E::Vector::read(x, at), E::Vector::read(total, at));
+                    let ($x, $total) = (<T::Each<E>>::read(x, at), <T::Each<E>>::read(total, at));
                     $z.write(total, at);
                 }
                 at += width;
             }
             if at < total.len() {
-                let ($x, before) = (E::Vector::read_or(&x[at..], E::default()), &mut total[at..]);
-                let $total = E::Vector::read_or(before, E::default());
+                let ($x, before) = (<T::Each<E>>::read_or(&x[at..], E::default()), &mut total[at..]);
+                let $total = <T::Each<E>>::read_or(before, E::default());
                 $z.write_some(before);
             }
         }

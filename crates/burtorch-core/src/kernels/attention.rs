@@ -11,7 +11,7 @@ use super::elementwise::plus_change;
 use super::float::{KernelFloat, Pack};
 use super::lanes::transposed;
 use super::levels::{Target, leveled};
-use crate::simd::{Real, math};
+use crate::simd::{Real, array_of, math};
 use crate::sync::stop::Pace;
 
 /// How many probabilities the forward pass leaves for the backward pass: `L x L` for each head, query group and key group
@@ -104,7 +104,7 @@ enum Pairs {
 /// `yes` in the lanes that row `r` covers, `no` elsewhere.
 #[inline(always)]
 fn covered<E: KernelFloat, const L: usize>(pairs: Pairs, r: usize, yes: E::V<L>, no: E::V<L>) -> E::V<L> {
-    let lanes: [E; L] = std::array::from_fn(|l| E::of(l as f64));
+    let lanes: [E; L] = array_of(|l| E::of(l as f64));
     let (lane, row) = (E::V::<L>::read_or(&lanes, E::default()), E::V::<L>::of(r as f64));
     match pairs {
         Pairs::All => yes,
@@ -335,9 +335,9 @@ fn backward_at<E: KernelFloat, T: Target, const L: usize>(
                     let at = shape.block::<L>(g, h) + key_group * L * L;
                     let (down, across) =
                         if key_group == g { (Pairs::KeyRows, Pairs::QueryRows) } else { (Pairs::All, Pairs::All) };
-                    let p: [E::V<L>; L] = std::array::from_fn(|r| E::V::read(probs, at + r * L));
+                    let p: [E::V<L>; L] = array_of(|r| E::V::read(probs, at + r * L));
                     let dp = products::<E, T, L>(d, (v, keys), (out_grad, queries));
-                    let ds: [E::V<L>; L] = std::array::from_fn(|r| p[r] * (dp[r] - mean) * shape.scale());
+                    let ds: [E::V<L>; L] = array_of(|r| p[r] * (dp[r] - mean) * shape.scale());
                     accumulate::<E, T, L>(d, down, &ds, (k, keys), (q_grad, queries));
                     let ds = transposed(ds);
                     accumulate::<E, T, L>(d, across, &ds, (q, queries), (k_grad, keys));

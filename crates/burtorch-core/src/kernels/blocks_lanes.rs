@@ -8,7 +8,7 @@ use super::slices::{SliceKernels, add_loop, descend_loop, dot_loop, pass_on_loop
 use super::weight_pieces::MAX_GROUPS;
 use super::{Mode, OneWeight, TokenMath, Working};
 use crate::scalar::Scalar;
-use crate::simd::{Simd, slices};
+use crate::simd::{Simd, array_of, slices};
 
 /// A vector of numbers without padding.
 ///
@@ -41,7 +41,7 @@ fn flat_working<S: Flat>(working: Working<'_, S>) -> Working<'_, S::Elem> {
 /// One group after another as slices of numbers.
 #[inline(always)]
 fn flat_groups<'a, S: Flat>(groups: &[&'a [S]]) -> [&'a [S::Elem]; MAX_GROUPS] {
-    std::array::from_fn(|g| groups.get(g).map_or(&[][..], |group| flat(group)))
+    array_of(|g| groups.get(g).map_or(&[][..], |group| flat(group)))
 }
 
 /// A dense layer on a group of lanes.
@@ -187,7 +187,7 @@ macro_rules! lanes {
             }
 
             fn cross_entropy(z: &[Self], classes: &[u32], p: &mut [Self]) -> Self {
-                let classes_of = std::array::from_fn(|lane| classes[lane]);
+                let classes_of = array_of(|lane| classes[lane]);
                 let loss = super::softmax_cross_entropy_forward_lanes::<$t, $l>(flat(z), &classes_of, flat_mut(p));
                 let loss = Simd::from_array(loss);
                 if loss.all_finite() { loss } else { naive::cross_entropy(z, classes, p) }
@@ -200,7 +200,7 @@ macro_rules! lanes {
             }
 
             fn cross_entropy_pull(g: Self, p: &[Self], classes: &[u32], dz: &mut [Self]) {
-                let classes = std::array::from_fn(|lane| classes[lane]);
+                let classes = array_of(|lane| classes[lane]);
                 let (g, p, dz) = (g.to_array(), flat(p), flat_mut(dz));
                 super::softmax_cross_entropy_backward_lanes::<$t, $l>(&g, p, &classes, dz, Mode::Add);
             }

@@ -7,6 +7,7 @@
 use super::float::{KernelFloat, Pack, line, prefetch_far};
 use super::levels::{Target, columns, leveled};
 use super::reduce::{Ahead, dot_rows};
+use crate::simd::array_of;
 
 leveled! {
     /// `to[k]` = the inner product of `x` with row `rows[k]` of `table`. Rows are as long as `x`; those that `rows` names behind
@@ -82,7 +83,7 @@ impl<'a, E> List<'a, E> {
     /// What is asked for while `R` rows from `k` on are in work.
     #[inline(always)]
     fn ahead<const R: usize>(&self, k: usize) -> Option<Ahead<E, R>> {
-        let at = |distance| std::array::from_fn(|r| self.after(k + r, distance));
+        let at = |distance| array_of(|r| self.after(k + r, distance));
         Some(Ahead { near: at(self.near), far: Some(at(self.far)) })
     }
 }
@@ -97,7 +98,7 @@ fn products<E: KernelFloat, T: Target, const R: usize, const P: usize>(
 ) {
     let mut k = 0;
     while n - k >= R {
-        let rows = std::array::from_fn(|r| list.row(k + r));
+        let rows = array_of(|r| list.row(k + r));
         let found = dot_rows::<E, T, R, P>(rows, points, list.ahead(k));
         found.into_iter().enumerate().for_each(|(r, products)| put(k + r, products));
         k += R;
@@ -148,8 +149,8 @@ fn add_rows_at<E: KernelFloat, T: Target>(table: &[E], rows: &[u32], a: &[E], y:
     let list = List::new(table, rows, y.len());
     let mut k = 0;
     while rows.len() - k >= 8 {
-        let some: [&[E]; 8] = std::array::from_fn(|r| list.row(k + r));
-        let factors: [E; 8] = std::array::from_fn(|r| a[k + r]);
+        let some: [&[E]; 8] = array_of(|r| list.row(k + r));
+        let factors: [E; 8] = array_of(|r| a[k + r]);
         columns!(E, y.len(), add_step[T, 8](factors, some, y));
         k += 8;
     }

@@ -3,6 +3,7 @@
 //! Promises: moves numbers and never changes them. Does not know their meaning.
 
 use super::float::{KernelFloat, Pack};
+use crate::simd::array_of;
 
 /// The number of elements in lane-major activations of `len` numbers.
 #[inline(always)]
@@ -52,7 +53,7 @@ pub(super) unsafe fn lanes_of<E: KernelFloat, const L: usize, const P: usize>(
 ) -> [E::V<P>; P] {
     debug_assert!((i + P) * L <= from.len() && lane + P <= L);
     // SAFETY: `r < P`, as the caller promises.
-    transposed(std::array::from_fn(|r| unsafe { E::V::read(from, (i + r) * L + lane) }))
+    transposed(array_of(|r| unsafe { E::V::read(from, (i + r) * L + lane) }))
 }
 
 /// `to[l][i] = from[i][l]` for all elements i of `L` lanes.

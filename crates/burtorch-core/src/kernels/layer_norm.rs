@@ -10,7 +10,7 @@ use super::elementwise::contribute;
 use super::float::{KernelFloat, Pack};
 use super::lanes::{features, transposed};
 use super::levels::{Target, leveled};
-use crate::simd::Real;
+use crate::simd::{Real, array_of};
 
 leveled! {
     /// Normalises `x`, `n x L`, into `y`; `gain` and `bias` hold n numbers, `stats` receives `2 x L`.
@@ -151,8 +151,8 @@ fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
         let term = |i: usize| E::V::read(dy, i * L) * ((E::V::<L>::read(x, i * L) - mean) * scale);
         while n - i >= L {
             let mut sums = (E::V::<L>::read(gain_grad, i), E::V::<L>::read(bias_grad, i));
-            let gain_terms: [_; L] = transposed(std::array::from_fn(|r| term(i + r)));
-            let bias_terms: [_; L] = transposed(std::array::from_fn(|r| E::V::read(dy, (i + r) * L)));
+            let gain_terms: [_; L] = transposed(array_of(|r| term(i + r)));
+            let bias_terms: [_; L] = transposed(array_of(|r| E::V::read(dy, (i + r) * L)));
             for l in 0..L {
                 sums = (sums.0 + gain_terms[l], sums.1 + bias_terms[l]);
             }

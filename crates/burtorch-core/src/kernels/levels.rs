@@ -19,6 +19,9 @@ pub(crate) trait Target: Copy + 'static {
     type Half<E: KernelFloat>: Pack<Elem = E>;
     /// What a quarter holds, but 16 bytes at least.
     type Quarter<E: KernelFloat>: Pack<Elem = E>;
+    /// What operations on each number of a slice take at once: 64 bytes. Without masks in the CPU the end of a slice is that
+    /// many numbers one by one, so there it is a register.
+    type Each<E: KernelFloat>: Pack<Elem = E>;
 
     /// `a * b + c`, fused where the CPU can.
     #[inline(always)]
@@ -41,7 +44,7 @@ pub(crate) trait Target: Copy + 'static {
 }
 
 macro_rules! targets {
-    ($($(#[$doc:meta])* $name:ident { fused: $fused:literal, gathers: $gathers:literal, registers: $count:literal of $register:ident = $bytes:literal, $half:ident, $quarter:ident })*) => {$(
+    ($($(#[$doc:meta])* $name:ident { fused: $fused:literal, gathers: $gathers:literal, registers: $count:literal of $register:ident = $bytes:literal, $half:ident, $quarter:ident, each: $each:ident })*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy)]
         #[allow(dead_code, reason = "each architecture uses its own levels")]
@@ -53,19 +56,20 @@ macro_rules! targets {
             type Register<E: KernelFloat> = E::$register;
             type Half<E: KernelFloat> = E::$half;
             type Quarter<E: KernelFloat> = E::$quarter;
+            type Each<E: KernelFloat> = E::$each;
         }
     )*};
 }
 
 targets! {
     /// What every CPU of the architecture has.
-    Baseline { fused: false, gathers: false, registers: 16 of Bytes16 = 16, Bytes16, Bytes16 }
+    Baseline { fused: false, gathers: false, registers: 16 of Bytes16 = 16, Bytes16, Bytes16, each: Bytes16 }
     /// Advanced SIMD on aarch64.
-    Neon { fused: true, gathers: false, registers: 32 of Bytes16 = 16, Bytes16, Bytes16 }
+    Neon { fused: true, gathers: false, registers: 32 of Bytes16 = 16, Bytes16, Bytes16, each: Bytes64 }
     /// AVX2 with FMA.
-    Avx2 { fused: true, gathers: false, registers: 16 of Bytes32 = 32, Bytes16, Bytes16 }
+    Avx2 { fused: true, gathers: false, registers: 16 of Bytes32 = 32, Bytes16, Bytes16, each: Bytes64 }
     /// AVX-512 F, DQ, BW, VL.
-    Avx512 { fused: true, gathers: true, registers: 32 of Bytes64 = 64, Bytes32, Bytes16 }
+    Avx512 { fused: true, gathers: true, registers: 32 of Bytes64 = 64, Bytes32, Bytes16, each: Bytes64 }
 }
 
 /// Declares public kernels. `pub fn dot<E>(x: &[E]) -> E = dot_at;` makes `dot`, which checks the level in use and runs

@@ -7,7 +7,7 @@
 use super::float::{KernelFloat, Pack};
 use super::lanes::{features, in_parts, lanes_of, transposed};
 use super::levels::{Target, columns, leveled};
-use crate::simd::Real;
+use crate::simd::{Real, array_of};
 use crate::sync::stop::Pace;
 
 /// What a number counts for a `Pace` that is read from a row, or added to it.
@@ -85,13 +85,13 @@ fn gather_parts<E: KernelFloat, const L: usize, const P: usize>(table: &[E], ind
         if !pace.goes_on(width * L * MOVED) {
             return;
         }
-        let rows: [&[E]; L] = std::array::from_fn(|l| &table[indices[l * positions + p] as usize * width..][..width]);
+        let rows: [&[E]; L] = array_of(|l| &table[indices[l * positions + p] as usize * width..][..width]);
         let mut f = 0;
         while width - f >= P {
             for lane in (0..L).step_by(P) {
                 // SAFETY: `f + P <= width`, the length of every row; `out` holds `width * L` numbers.
                 unsafe {
-                    let block: [E::V<P>; P] = std::array::from_fn(|l| E::V::read(rows[lane + l], f));
+                    let block: [E::V<P>; P] = array_of(|l| E::V::read(rows[lane + l], f));
                     for (r, column) in transposed(block).into_iter().enumerate() {
                         column.write(out, (f + r) * L + lane);
                     }
@@ -133,7 +133,7 @@ fn scatter_parts<E: KernelFloat, T: Target, const L: usize, const P: usize>(
         if !pace.goes_on(width * L * MOVED) {
             return;
         }
-        let rows: [usize; L] = std::array::from_fn(|lane| indices[lane * positions + p] as usize * width);
+        let rows: [usize; L] = array_of(|lane| indices[lane * positions + p] as usize * width);
         let mut f = 0;
         while width - f >= P {
             for lane in (0..L).step_by(P) {

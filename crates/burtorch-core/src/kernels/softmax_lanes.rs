@@ -8,7 +8,7 @@ use super::elementwise::contribute;
 use super::float::{KernelFloat, Pack};
 use super::lanes::features;
 use super::levels::{Target, leveled};
-use crate::simd::{Elementary, Real, math};
+use crate::simd::{Elementary, Real, array_of, math};
 
 leveled! {
     /// The softmax over classes of each lane; returns the sums of the exponentials of the shifted logits.
@@ -57,7 +57,7 @@ fn softmax<E: KernelFloat, T: Target, const L: usize>(logits: &[E], probs: &mut 
 #[inline(always)]
 fn probabilities_at<E: KernelFloat, T: Target, const L: usize>(logits: &[E], probs: &mut [E]) -> [E; L] {
     let (_, total) = probabilities::<E, T, L>(logits, probs);
-    std::array::from_fn(|l| total.lane(l))
+    array_of(|l| total.lane(l))
 }
 
 /// Writes the softmax; returns each lane's greatest logit and its sum of shifted exponentials.
@@ -89,7 +89,7 @@ fn probabilities<E: KernelFloat, T: Target, const L: usize>(logits: &[E], probs:
 #[inline(always)]
 fn forward_at<E: KernelFloat, T: Target, const L: usize>(logits: &[E], classes: &[u32; L], probs: &mut [E]) -> [E; L] {
     let (max, log_sum) = softmax::<E, T, L>(logits, probs);
-    std::array::from_fn(|l| log_sum.lane(l) - (logits[classes[l] as usize * L + l] - max.lane(l)))
+    array_of(|l| log_sum.lane(l) - (logits[classes[l] as usize * L + l] - max.lane(l)))
 }
 
 #[inline(always)]
@@ -102,7 +102,7 @@ fn soft_forward_at<E: KernelFloat, T: Target, const L: usize>(logits: &[E], targ
         let (z, t) = unsafe { (E::V::<L>::read(logits, c * L), E::V::<L>::read(targets, c * L)) };
         loss = T::mul_add(t, log_sum - (z - max), loss);
     }
-    std::array::from_fn(|l| loss.lane(l))
+    array_of(|l| loss.lane(l))
 }
 
 #[inline(always)]
@@ -115,8 +115,8 @@ fn backward_at<E: KernelFloat, T: Target, const L: usize>(
 ) {
     let n = features::<L>(probs.len());
     assert_eq!(dlogits.len(), probs.len(), "kernel operands differ in length");
-    let at: [usize; L] = std::array::from_fn(|l| classes[l] as usize * L + l);
-    let before: [E; L] = std::array::from_fn(|l| if mode == Mode::Set { E::default() } else { dlogits[at[l]] });
+    let at: [usize; L] = array_of(|l| classes[l] as usize * L + l);
+    let before: [E; L] = array_of(|l| if mode == Mode::Set { E::default() } else { dlogits[at[l]] });
     // SAFETY: `c < n`, both slices hold `n * L` numbers, and g holds L.
     unsafe {
         let g = E::V::<L>::read(g, 0);

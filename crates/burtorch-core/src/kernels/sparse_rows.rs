@@ -6,7 +6,7 @@
 
 use super::float::{KernelFloat, Pack, line, prefetch};
 use super::levels::{Target, leveled};
-use crate::simd::Real;
+use crate::simd::{Real, array_of};
 
 /// Row i has `values[starts[i]..starts[i + 1]]` in the columns of the same places, all of which are below d.
 #[derive(Clone, Debug)]
@@ -117,7 +117,7 @@ unsafe fn product<E: KernelFloat, T: Target, const P: usize>(
         }
     }
     // Of a sum of zeros that are negative too.
-    sums.map(|sum| sum.tree_sum() + E::default())
+    array_of(|k| sums[k].tree_sum() + E::default())
 }
 
 #[inline(always)]

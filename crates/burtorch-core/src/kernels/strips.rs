@@ -8,8 +8,6 @@ use super::arithmetic::{larger, mask, reached_multiply_add, smaller, unreached};
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, leveled};
 use super::two::{Two, by_two};
-use crate::simd::Real;
-use crate::simd::slices::Element;
 
 /// What is done with strips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,25 +174,24 @@ leveled! {
 
 /// Computes a strip from those of its operands, a vector at a time; the last one may be a part of one.
 macro_rules! each {
-    ($room:ident, $strip:ident, $e:ty, [$($x:ident = $k:literal),*] $z:expr) => {{
-        type Vector<E> = <E as Element>::Vector;
-        let (width, n) = (Vector::<$e>::LANES, $strip.n as usize);
+    ($room:ident, $strip:ident, $v:ty, [$($x:ident = $k:literal),*] $z:expr) => {{
+        let (width, n) = (<$v>::LANES, $strip.n as usize);
         let mut to = $room.add($strip.to as usize);
         $( let mut $x = $room.add($strip.of[$k] as usize).cast_const(); )*
         let end = to.add(n / width * width);
         while to != end {
-            let z: Vector<$e> = {
-                $( let $x = $x.cast::<Vector<$e>>().read_unaligned(); )*
+            let z: $v = {
+                $( let $x = $x.cast::<$v>().read_unaligned(); )*
                 $z
             };
-            to.cast::<Vector<$e>>().write_unaligned(z);
+            to.cast::<$v>().write_unaligned(z);
             to = to.add(width);
             $( $x = $x.add(width); )*
         }
         if n % width > 0 {
-            let mask = Vector::<$e>::first(n % width);
-            let z: Vector<$e> = {
-                $( let $x = Vector::<$e>::read_masked($x, mask); )*
+            let mask = <$v>::first(n % width);
+            let z: $v = {
+                $( let $x = <$v>::read_masked($x, mask); )*
                 $z
             };
             z.write_masked(to, mask);
@@ -204,51 +201,56 @@ macro_rules! each {
 
 #[inline(always)]
 fn run_strips_at<E: KernelFloat, T: Target>(strips: &Strips, room: &mut [E]) {
+    run_strips_by::<E, T, T::Each<E>>(strips, room);
+}
+
+#[inline(always)]
+fn run_strips_by<E: KernelFloat, T: Target, V: Pack<Elem = E>>(strips: &Strips, room: &mut [E]) {
     assert!(room.len() >= strips.room, "a room smaller than its strips");
-    let (room, zero) = (room.as_mut_ptr(), E::Vector::of(0.0));
+    let (room, zero) = (room.as_mut_ptr(), V::of(0.0));
     for strip in &strips.list {
         // SAFETY: `push`, `gather` and `add_at` saw that all places are below `strips.room`.
         unsafe {
             match strip.op {
-                StripOp::Copy => each!(room, strip, E, [x = 0] x),
+                StripOp::Copy => each!(room, strip, V, [x = 0] x),
                 StripOp::Fill => {
-                    let number = E::Vector::splat(*room.add(strip.of[0] as usize));
-                    each!(room, strip, E, [] number);
+                    let number = V::splat(*room.add(strip.of[0] as usize));
+                    each!(room, strip, V, [] number);
                 }
-                StripOp::Neg => each!(room, strip, E, [x = 0] - x),
-                StripOp::Abs => each!(room, strip, E, [x = 0] x.abs()),
-                StripOp::Sqrt => each!(room, strip, E, [x = 0] x.sqrt()),
-                StripOp::Add => each!(room, strip, E, [x = 0, y = 1] x + y),
-                StripOp::Sub => each!(room, strip, E, [x = 0, y = 1] x - y),
-                StripOp::Mul => each!(room, strip, E, [x = 0, y = 1] x * y),
-                StripOp::Div => each!(room, strip, E, [x = 0, y = 1] x / y),
+                StripOp::Neg => each!(room, strip, V, [x = 0] - x),
+                StripOp::Abs => each!(room, strip, V, [x = 0] x.abs()),
+                StripOp::Sqrt => each!(room, strip, V, [x = 0] x.sqrt()),
+                StripOp::Add => each!(room, strip, V, [x = 0, y = 1] x + y),
+                StripOp::Sub => each!(room, strip, V, [x = 0, y = 1] x - y),
+                StripOp::Mul => each!(room, strip, V, [x = 0, y = 1] x * y),
+                StripOp::Div => each!(room, strip, V, [x = 0, y = 1] x / y),
                 StripOp::Contribution => {
-                    each!(room, strip, E, [g = 0, c = 1] E::Vector::select(unreached(g), g, c + zero));
+                    each!(room, strip, V, [g = 0, c = 1] V::select(unreached(g), g, c + zero));
                 }
                 StripOp::Product => {
-                    each!(room, strip, E, [g = 0, c = 1] E::Vector::select(unreached(g), g, g * c + zero));
+                    each!(room, strip, V, [g = 0, c = 1] V::select(unreached(g), g, g * c + zero));
                 }
-                StripOp::MulAdd => each!(room, strip, E, [x = 0, y = 1, c = 2] T::mul_add(x, y, c)),
+                StripOp::MulAdd => each!(room, strip, V, [x = 0, y = 1, c = 2] T::mul_add(x, y, c)),
                 StripOp::ReachedMulAdd => {
-                    each!(room, strip, E, [g = 0, y = 1, c = 2] reached_multiply_add::<_, T>(g, y, c));
+                    each!(room, strip, V, [g = 0, y = 1, c = 2] reached_multiply_add::<_, T>(g, y, c));
                 }
                 StripOp::Select => {
-                    each!(room, strip, E, [m = 0, yes = 1, no = 2] E::Vector::select(m.is_eq(zero), no, yes));
+                    each!(room, strip, V, [m = 0, yes = 1, no = 2] V::select(m.is_eq(zero), no, yes));
                 }
-                StripOp::Less => each!(room, strip, E, [x = 0, y = 1] mask::<E::Vector>(x.is_lt(y))),
-                StripOp::LessEqual => each!(room, strip, E, [x = 0, y = 1] mask::<E::Vector>(x.is_le(y))),
-                StripOp::Equal => each!(room, strip, E, [x = 0, y = 1] mask::<E::Vector>(x.is_eq(y))),
-                StripOp::IsNan => each!(room, strip, E, [x = 0] mask::<E::Vector>(x.is_nan())),
-                StripOp::IsUnreached => each!(room, strip, E, [x = 0] mask::<E::Vector>(unreached(x))),
-                StripOp::Larger => each!(room, strip, E, [x = 0, y = 1] larger(x, y)),
-                StripOp::Smaller => each!(room, strip, E, [x = 0, y = 1] smaller(x, y)),
+                StripOp::Less => each!(room, strip, V, [x = 0, y = 1] mask::<V>(x.is_lt(y))),
+                StripOp::LessEqual => each!(room, strip, V, [x = 0, y = 1] mask::<V>(x.is_le(y))),
+                StripOp::Equal => each!(room, strip, V, [x = 0, y = 1] mask::<V>(x.is_eq(y))),
+                StripOp::IsNan => each!(room, strip, V, [x = 0] mask::<V>(x.is_nan())),
+                StripOp::IsUnreached => each!(room, strip, V, [x = 0] mask::<V>(unreached(x))),
+                StripOp::Larger => each!(room, strip, V, [x = 0, y = 1] larger(x, y)),
+                StripOp::Smaller => each!(room, strip, V, [x = 0, y = 1] smaller(x, y)),
                 StripOp::Two(two) => {
                     macro_rules! both {
                         (|$x:ident, $y:ident, $c:ident| $z:expr) => {
-                            each!(room, strip, E, [$x = 0, $y = 1, $c = 2] $z)
+                            each!(room, strip, V, [$x = 0, $y = 1, $c = 2] $z)
                         };
                     }
-                    by_two!(two, E::Vector, both);
+                    by_two!(two, V, both);
                 }
                 StripOp::Gather => {
                     let places = strips.places.get_unchecked(strip.of[0] as usize..).get_unchecked(..strip.n as usize);

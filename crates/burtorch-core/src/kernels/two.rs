@@ -4,7 +4,6 @@
 
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, leveled};
-use crate::simd::Real;
 
 leveled! {
     /// `z`: the first operation on x and y, and the second on its result and c.
@@ -83,25 +82,31 @@ pub(super) use {by_second, by_two};
 
 #[inline(always)]
 fn two_steps_at<E: KernelFloat, T: Target>(two: Two, x: &[E], y: &[E], c: &[E], z: &mut [E]) {
+    two_steps_by::<E, T::Each<E>>(two, x, y, c, z);
+}
+
+#[inline(always)]
+fn two_steps_by<E: KernelFloat, V: Pack<Elem = E>>(two: Two, x: &[E], y: &[E], c: &[E], z: &mut [E]) {
     assert!([x.len(), y.len(), c.len()] == [z.len(); 3], "kernel operands differ in length");
     macro_rules! each {
         (|$x:ident, $y:ident, $c:ident| $z:expr) => {{
-            let (width, mut at) = (E::Vector::LANES, 0);
+            let (width, mut at) = (V::LANES, 0);
             while at + width <= z.len() {
                 // SAFETY: `at + width` is at most the length of every slice.
                 unsafe {
-                    let [$x, $y, $c] = [E::Vector::read(x, at), E::Vector::read(y, at), E::Vector::read(c, at)];
-                    let result: E::Vector = $z;
+                    let [$x, $y, $c] = [V::read(x, at), V::read(y, at), V::read(c, at)];
+                    let result: V = $z;
                     result.write(z, at);
                 }
                 at += width;
             }
             if at < z.len() {
-                let [$x, $y, $c] = [&x[at..], &y[at..], &c[at..]].map(|x| E::Vector::read_or(x, E::default()));
-                let result: E::Vector = $z;
+                let rest = |x: &[E]| V::read_or(&x[at..], E::default());
+                let [$x, $y, $c] = [rest(x), rest(y), rest(c)];
+                let result: V = $z;
                 result.write_some(&mut z[at..]);
             }
         }};
     }
-    by_two!(two, E::Vector, each);
+    by_two!(two, V, each);
 }

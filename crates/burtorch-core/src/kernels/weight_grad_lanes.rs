@@ -8,7 +8,7 @@ use super::Mode;
 use super::float::{KernelFloat, Pack};
 use super::lanes::{features, in_parts, lanes_of, transpose};
 use super::levels::{Target, leveled};
-use crate::simd::Real;
+use crate::simd::{Real, array_of};
 use crate::sync::stop::Pace;
 
 /// Inputs that are turned at once, at most: four vectors of f32.
@@ -218,7 +218,7 @@ unsafe fn row_tiles<V: Pack, T: Target, const K: usize, const R: usize>(
             for group in job.dy {
                 let dy = group.get_unchecked(o * job.lanes..(o + R) * job.lanes);
                 for l in 0..job.lanes {
-                    let xs: [V; K] = std::array::from_fn(|k| V::read(panel.x, sample + k * V::LANES));
+                    let xs: [V; K] = array_of(|k| V::read(panel.x, sample + k * V::LANES));
                     for r in 0..R {
                         let dy = V::splat(*dy.get_unchecked(r * job.lanes + l));
                         for k in 0..K {

@@ -10,7 +10,7 @@ use super::float::KernelFloat;
 use super::levels::{Target, columns, leveled};
 use super::{Mode, Working};
 use crate::scalar::Scalar;
-use crate::simd::Real;
+use crate::simd::{Real, array_of};
 use crate::sync::stop::Pace;
 
 /// Weights of which parts are asked for.
@@ -156,12 +156,11 @@ fn chains<E: KernelFloat, T: Target, const L: usize, const N: usize>(
     out: &mut [E],
     mode: Mode,
 ) {
-    let mut sums: [E::V<1>; N] = std::array::from_fn(|k| {
-        E::V::<1>::splat(if mode == Mode::Set { E::default() } else { out[weights[k].to as usize] })
-    });
+    let mut sums: [E::V<1>; N] =
+        array_of(|k| E::V::<1>::splat(if mode == Mode::Set { E::default() } else { out[weights[k].to as usize] }));
     for (dy, x) in dy.iter().zip(x) {
-        let rows: [&[E]; N] = std::array::from_fn(|k| &dy[weights[k].row as usize * L..][..L]);
-        let columns: [&[E]; N] = std::array::from_fn(|k| &x[weights[k].column as usize * L..][..L]);
+        let rows: [&[E]; N] = array_of(|k| &dy[weights[k].row as usize * L..][..L]);
+        let columns: [&[E]; N] = array_of(|k| &x[weights[k].column as usize * L..][..L]);
         for l in 0..L {
             for k in 0..N {
                 sums[k] = T::mul_add(E::V::<1>::splat(rows[k][l]), E::V::<1>::splat(columns[k][l]), sums[k]);

@@ -197,6 +197,17 @@ impl<S: Scalar> Scalar for Dual<S> {
     fn narrow(computed: Self) -> Self {
         computed
     }
+    type Part = Self;
+
+    #[inline(always)]
+    fn part(self, _k: usize) -> Self {
+        self
+    }
+    #[inline(always)]
+    fn with_part(self, _k: usize, part: Self) -> Self {
+        part
+    }
+
     #[inline(always)]
     fn splat(elem: Self::Elem) -> Self {
         let v = S::splat(elem);

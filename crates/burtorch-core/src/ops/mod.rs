@@ -25,6 +25,7 @@ pub use reduce::{Reduction, variance_of};
 pub use rows::{Function, row_partial, row_value};
 
 use crate::scalar::{RowMath, Scalar};
+use crate::simd::array_of;
 use formulas::*;
 
 /// How many operands an op takes, and of what kind.
@@ -334,6 +335,33 @@ impl Op {
     }
 }
 
+/// Whether rows are not compiled for a scalar: a half number is computed as what it is widened to, one of many lanes part by
+/// part.
+const fn is_elsewhere<S: Scalar>() -> bool {
+    size_of::<S>() != size_of::<S::Compute>() || S::LANES > S::Part::LANES
+}
+
+/// A row of such a scalar.
+#[inline]
+fn elsewhere<S: Scalar, const N: usize, const M: usize>(
+    x: [S; N],
+    computed: impl Fn([S::Compute; N]) -> Option<[S::Compute; M]>,
+    of_part: impl Fn([S::Part; N]) -> Option<[S::Part; M]>,
+) -> Option<[S; M]> {
+    if S::LANES == S::Part::LANES {
+        let y = computed(array_of(|i| x[i].widen()))?;
+        return Some(array_of(|i| S::narrow(y[i])));
+    }
+    let mut all = [S::lit(0.0); M];
+    for k in 0..S::LANES / S::Part::LANES {
+        let y = of_part(array_of(|i| x[i].part(k)))?;
+        for (all, y) in all.iter_mut().zip(y) {
+            *all = all.with_part(k, y);
+        }
+    }
+    Some(all)
+}
+
 macro_rules! define_forward {
     (
         nullary { $($nullary:tt)* }
@@ -345,22 +373,41 @@ macro_rules! define_forward {
         /// The value of a unary op chosen at run time; `None` if `op` is not unary.
         #[inline]
         pub fn forward_unary<S: Scalar>(op: Op, x: S) -> Option<S> {
+            if is_elsewhere::<S>() {
+                let [y] = elsewhere([x], |[x]| Some([forward_unary(op, x)?]), |[x]| Some([forward_unary(op, x)?]))?;
+                return Some(y);
+            }
             Some(match op { $( Op::$U => $U::forward(x), )* _ => return None })
         }
         /// The contribution of a unary op chosen at run time; `None` if `op` is not unary. One copy for each type.
         #[inline(never)]
         pub fn pull_unary<S: Scalar>(op: Op, g: S, x: S, y: S) -> Option<S> {
+            if is_elsewhere::<S>() {
+                let computed = |[g, x, y]: [_; 3]| Some([pull_unary(op, g, x, y)?]);
+                let [to_x] = elsewhere([g, x, y], computed, |[g, x, y]| Some([pull_unary(op, g, x, y)?]))?;
+                return Some(to_x);
+            }
             Some(match op { $( Op::$U => $U::pull(g, x, y), )* _ => return None })
         }
         /// The value of a binary op, or of an op with a constant, chosen at run time; `None` if `op` is neither.
         #[inline]
         pub fn forward_binary<S: Scalar>(op: Op, x: S, y: S) -> Option<S> {
+            if is_elsewhere::<S>() {
+                let computed = |[x, y]: [_; 2]| Some([forward_binary(op, x, y)?]);
+                let [z] = elsewhere([x, y], computed, |[x, y]| Some([forward_binary(op, x, y)?]))?;
+                return Some(z);
+            }
             Some(match op { $( Op::$B => $B::forward(x, y), )* $( Op::$K => $K::forward(x, y), )* _ => return None })
         }
         /// The contributions of a binary op chosen at run time to its operands; `None` if `op` is not binary. One copy for
         /// each type.
         #[inline(never)]
         pub fn pull_binary<S: Scalar>(op: Op, g: S, x: S, y: S, z: S) -> Option<(S, S)> {
+            if is_elsewhere::<S>() {
+                let computed = |[g, x, y, z]: [_; 4]| pull_binary(op, g, x, y, z).map(<[_; 2]>::from);
+                let of_part = |[g, x, y, z]: [_; 4]| pull_binary(op, g, x, y, z).map(<[_; 2]>::from);
+                return elsewhere([g, x, y, z], computed, of_part).map(<(S, S)>::from);
+            }
             Some(match op {
                 $( Op::$B => ($B::pull_x(g, x, y, z), $B::pull_y(g, x, y, z)), )*
                 $( Op::$K => ($K::pull_x(g, x, y, z), $K::pull_y(g, x, y, z)), )*

@@ -115,7 +115,7 @@ impl<E: LaneFloat> Oracle<E> {
     /// let high = oracle.cost(&model, &mut params, batch, &last, None).unwrap();
     /// assert!(low.seconds() > 0.0 && low.loss == high.loss);
     /// ```
-    pub fn cost<M: LaneModel<E>>(
+    pub fn cost<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,
@@ -135,7 +135,7 @@ impl<E: LaneFloat> Oracle<E> {
         Ok(cost)
     }
 
-    fn measured<M: LaneModel<E>>(
+    fn measured<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,

@@ -98,7 +98,7 @@ impl Lanes {
     }
 }
 
-/// A model on every width of a float.
+/// A model on every width of a float. An oracle also takes `&dyn LaneModel`, so that its code is not compiled for each model.
 pub trait LaneModel<E: LaneFloat>:
     Model<E> + Model<E::NarrowLanes> + Model<E::MiddleLanes> + Model<E::WideLanes> + Model<E::BlockLanes>
 {
@@ -122,7 +122,7 @@ pub(super) struct LaneGraph<S: BlockMath> {
 }
 
 /// One pass over samples, the same for every width.
-pub(super) struct Pass<'a, 'i, E, M> {
+pub(super) struct Pass<'a, 'i, E, M: ?Sized> {
     pub(super) model: &'a M,
     pub(super) batch: Batch<'a, E>,
     pub(super) interrupted: Interrupted<'i>,
@@ -142,7 +142,7 @@ pub(super) struct Pass<'a, 'i, E, M> {
     pub(super) random: Option<Random<'a>>,
 }
 
-impl<'a, 'i, E, M> Pass<'a, 'i, E, M> {
+impl<'a, 'i, E, M: ?Sized> Pass<'a, 'i, E, M> {
     /// A pass without a stop, a consumer or sampling. Only an interruption ends it early.
     pub(super) fn new(
         model: &'a M,
@@ -191,7 +191,7 @@ impl<S: BlockMath> Default for LaneGraph<S> {
 
 impl<S: BlockMath> LaneGraph<S> {
     /// Adds the gradient of `seed` times the sum of the losses of `samples`.
-    pub(super) fn gradients<M: Model<S>>(
+    pub(super) fn gradients<M: Model<S> + ?Sized>(
         &mut self,
         pass: &mut Pass<'_, '_, S::Elem, M>,
         padding: &mut Padding<S::Elem>,
@@ -213,7 +213,7 @@ impl<S: BlockMath> LaneGraph<S> {
 
     /// Moves each value against its part of the gradient of `seed` times the sum of the losses of `samples`, which fill at
     /// most one group.
-    pub(super) fn step<M: Model<S>>(
+    pub(super) fn step<M: Model<S> + ?Sized>(
         &mut self,
         pass: &mut Pass<'_, '_, S::Elem, M>,
         padding: &mut Padding<S::Elem>,
@@ -227,7 +227,7 @@ impl<S: BlockMath> LaneGraph<S> {
     }
 
     /// The losses of `samples` only.
-    pub(super) fn losses<M: Model<S>>(
+    pub(super) fn losses<M: Model<S> + ?Sized>(
         &mut self,
         pass: &mut Pass<'_, '_, S::Elem, M>,
         padding: &mut Padding<S::Elem>,
@@ -251,7 +251,7 @@ impl<S: BlockMath> LaneGraph<S> {
     }
 
     /// Builds the losses of a block where the one before it was, a group after the other.
-    fn build<M: Model<S>>(
+    fn build<M: Model<S> + ?Sized>(
         &mut self,
         pass: &mut Pass<'_, '_, S::Elem, M>,
         padding: &mut Padding<S::Elem>,
@@ -294,7 +294,7 @@ impl<S: BlockMath> LaneGraph<S> {
 type Sweep<'g, S> = (&'g mut Graph<'static, S>, &'g [(NodeId, S)], Option<&'g mut Deferred<S>>, &'g mut Vec<S>);
 
 /// Adds the gradient of a block of samples: that of a batch's last block is handed on.
-pub(super) fn sweep<S: BlockMath, M: Model<S>>(
+pub(super) fn sweep<S: BlockMath, M: Model<S> + ?Sized>(
     (graph, roots, deferred, sampled): Sweep<'_, S>,
     pass: &mut Pass<'_, '_, S::Elem, M>,
     sink: &mut Sink<'_, '_, S::Elem>,

@@ -175,7 +175,7 @@ impl<E: LaneFloat> Oracle<E> {
     ///
     /// A batch that the model does not take is refused before anything is written. When `interrupted`, or out of
     /// memory, the gradient is 0.
-    pub fn gradient<M: LaneModel<E>>(
+    pub fn gradient<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,
@@ -188,7 +188,7 @@ impl<E: LaneFloat> Oracle<E> {
     }
 
     /// As [`Oracle::gradient`], with the loss of each sample in `losses`, which holds as many.
-    pub fn gradient_and_losses<M: LaneModel<E>>(
+    pub fn gradient_and_losses<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,
@@ -207,7 +207,7 @@ impl<E: LaneFloat> Oracle<E> {
 
     /// As [`Oracle::gradient`], at another point and into other memory than those of the parameters, which then stay as
     /// they are.
-    pub fn gradient_elsewhere<M: LaneModel<E>>(
+    pub fn gradient_elsewhere<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,
@@ -222,7 +222,7 @@ impl<E: LaneFloat> Oracle<E> {
     /// The loss of each sample and its own gradient, one after the other: `visit` is told the sample's number and loss and
     /// finds the gradient among those of the parameters; what it fails with ends the pass. Costs one pass forward and one
     /// back for each sample, and the memory of one gradient.
-    pub fn per_sample<M: LaneModel<E>>(
+    pub fn per_sample<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,
@@ -249,7 +249,7 @@ impl<E: LaneFloat> Oracle<E> {
         })
     }
 
-    fn gradient_of<M: LaneModel<E>>(
+    fn gradient_of<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,
@@ -261,7 +261,7 @@ impl<E: LaneFloat> Oracle<E> {
     }
 
     /// How many samples have been added: all, but where what is watched ends the pass and what there is is kept.
-    fn gradient_watching<M: LaneModel<E>>(
+    fn gradient_watching<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,
@@ -295,7 +295,7 @@ impl<E: LaneFloat> Oracle<E> {
     /// and the numbers of [`Oracle::gradient`] and [`Sgd::step`](crate::Sgd::step) within rounding (embeddings that are
     /// named twice, biases and the sums of input gradients are added up in another order).
     /// What is in the gradients afterwards is not specified.
-    pub fn step<M: LaneModel<E>>(
+    pub fn step<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,
@@ -322,7 +322,7 @@ impl<E: LaneFloat> Oracle<E> {
     }
 
     /// The loss of the batch without its gradient.
-    pub fn loss<M: LaneModel<E>>(
+    pub fn loss<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &Parameters<'_, E>,
@@ -335,7 +335,7 @@ impl<E: LaneFloat> Oracle<E> {
     }
 
     /// Writes the loss of each sample to `losses`, which holds as many.
-    pub fn losses<M: LaneModel<E>>(
+    pub fn losses<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &Parameters<'_, E>,
@@ -347,7 +347,7 @@ impl<E: LaneFloat> Oracle<E> {
         self.each_loss(model, params, batch, interrupted, &mut |k, loss| losses[k] = loss)
     }
 
-    fn each_loss<M: LaneModel<E>>(
+    fn each_loss<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &Parameters<'_, E>,
@@ -398,7 +398,7 @@ impl<E: LaneFloat> Oracle<E> {
 }
 
 /// Builds the loss of sample `k` where the one before it was.
-fn append<E: Float, M: Model<E>>(
+fn append<E: Float, M: Model<E> + ?Sized>(
     graph: &mut Graph<'static, E>,
     pass: &mut Pass<'_, '_, E, M>,
     params: &Parameters<'_, E>,
@@ -427,7 +427,7 @@ fn check_room<E>(losses: &[E], batch: Batch<'_, E>) -> Result<()> {
 }
 
 /// Refuses a batch, or parameters, that the model does not take.
-fn check<E: Float, M: Model<E>>(model: &M, params: &Parameters<'_, E>, batch: Batch<'_, E>) -> Result<()> {
+fn check<E: Float, M: Model<E> + ?Sized>(model: &M, params: &Parameters<'_, E>, batch: Batch<'_, E>) -> Result<()> {
     if model.store() != params.id() {
         return Err(Error::MissingParameters);
     }

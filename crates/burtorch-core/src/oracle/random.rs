@@ -39,7 +39,7 @@ impl<E: LaneFloat> Oracle<E> {
     ///     oracle.gradient_at_random(&model, &mut params, batch, Overrides::default(), (0.5, &draw), None).unwrap();
     /// assert!(loss == exact && variance > 0.0);
     /// ```
-    pub fn gradient_at_random<M: LaneModel<E>>(
+    pub fn gradient_at_random<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,

@@ -22,7 +22,7 @@ impl<E: LaneFloat> Oracle<E> {
     /// A sweep ends where nothing of the set lies below, and layers compute the rows and weights of the set only. Sets of many
     /// small ranges (one for 64 parameters) are computed with what lies between and copied to `out`, if that is not for all.
     /// When interrupted, or out of memory, `out` is 0.
-    pub fn gradient_of_some<M: LaneModel<E>>(
+    pub fn gradient_of_some<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,
@@ -37,7 +37,7 @@ impl<E: LaneFloat> Oracle<E> {
         Ok(self.reduce(sum, batch.len()))
     }
 
-    pub(super) fn some_watching<M: LaneModel<E>>(
+    pub(super) fn some_watching<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,
@@ -72,7 +72,7 @@ impl<E: LaneFloat> Oracle<E> {
         swept.unwrap_or_else(|panic| resume_unwind(panic)).map(|()| pass.n_finished)
     }
 
-    fn sweep_some<M: LaneModel<E>>(
+    fn sweep_some<M: LaneModel<E> + ?Sized>(
         &mut self,
         pass: &mut Pass<'_, '_, E, M>,
         params: &Parameters<'_, E>,

@@ -41,7 +41,7 @@ impl<E: LaneFloat> Oracle<E> {
     /// oracle.gradient_streamed(&model, &mut params, batch, Overrides::default(), emit, None).unwrap();
     /// assert_eq!(came, [32..33, 24..32, 16..24, 0..16]);
     /// ```
-    pub fn gradient_streamed<M: LaneModel<E>>(
+    pub fn gradient_streamed<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,
@@ -74,7 +74,7 @@ impl<E: LaneFloat> Oracle<E> {
     /// As [`Oracle::gradient_streamed`], with no gradient left anywhere: what `emit` is given is overwritten afterwards, and the
     /// gradients of `params` stay as they are. A batch of samples that are computed at once (one of a GPT, up to 64 of others)
     /// takes the memory of the ranges that are in flight at once, if nothing is frozen; others that of a gradient.
-    pub fn gradient_passed_on<M: LaneModel<E>>(
+    pub fn gradient_passed_on<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,

@@ -45,7 +45,7 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    pub(super) fn of<E: LaneFloat, M: LaneModel<E>>(model: &M, lanes: Lanes, n_samples: usize) -> Self {
+    pub(super) fn of<E: LaneFloat, M: LaneModel<E> + ?Sized>(model: &M, lanes: Lanes, n_samples: usize) -> Self {
         let halves_last = <M as Model<E>>::fills_lanes_itself(model);
         let size = if lanes == Lanes::Auto && <M as Model<E>>::shares_products(model) {
             n_samples
@@ -189,7 +189,7 @@ impl<E: LaneFloat> Default for Team<E> {
 
 impl<E: LaneFloat> Team<E> {
     /// The gradient of a batch of more than one chunk.
-    pub(super) fn gradient<M: LaneModel<E>>(
+    pub(super) fn gradient<M: LaneModel<E> + ?Sized>(
         &mut self,
         lanes: Lanes,
         pass: &mut Pass<'_, '_, E, M>,
@@ -201,7 +201,7 @@ impl<E: LaneFloat> Team<E> {
     }
 
     /// As [`Team::gradient`], of what is asked for.
-    pub(super) fn sum<M: LaneModel<E>>(
+    pub(super) fn sum<M: LaneModel<E> + ?Sized>(
         &mut self,
         lanes: Lanes,
         pass: &mut Pass<'_, '_, E, M>,
@@ -240,7 +240,7 @@ impl<E: LaneFloat> Team<E> {
     }
 
     /// Computes the last chunk and hands on what it completes.
-    fn hand_on<M: LaneModel<E>>(
+    fn hand_on<M: LaneModel<E> + ?Sized>(
         &mut self,
         lanes: Lanes,
         pass: &mut Pass<'_, '_, E, M>,
@@ -262,7 +262,7 @@ impl<E: LaneFloat> Team<E> {
     }
 
     /// Adds the gradients of some chunks, in their order; the first of a batch overwrites what was there.
-    fn job<M: LaneModel<E>>(
+    fn job<M: LaneModel<E> + ?Sized>(
         &mut self,
         lanes: Lanes,
         pass: &mut Pass<'_, '_, E, M>,

@@ -54,7 +54,7 @@ impl<E: LaneFloat> Oracle<E> {
     /// assert_eq!(pass().unwrap().n, 0);
     /// ```
     #[allow(clippy::too_many_arguments, reason = "what a call of an oracle takes, and when it ends")]
-    pub fn gradient_until<M: LaneModel<E>>(
+    pub fn gradient_until<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
         params: &mut Parameters<'_, E>,

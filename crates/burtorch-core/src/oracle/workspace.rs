@@ -45,7 +45,7 @@ impl<E: LaneFloat> Default for Workspace<E> {
 
 impl<E: LaneFloat> Workspace<E> {
     /// The gradient of `seed` times the sum of the losses of `samples`, which overwrites what is in the sink.
-    pub(super) fn gradient<M: LaneModel<E>>(
+    pub(super) fn gradient<M: LaneModel<E> + ?Sized>(
         &mut self,
         lanes: Lanes,
         pass: &mut Pass<'_, '_, E, M>,
@@ -63,7 +63,7 @@ impl<E: LaneFloat> Workspace<E> {
 
     /// As [`Workspace::gradient`] and a step of gradient descent, with values that move during the sweep: for `n` samples that
     /// fill at most one group of `width`, and a model each of whose parameters one node reads.
-    pub(super) fn step<M: LaneModel<E>>(
+    pub(super) fn step<M: LaneModel<E> + ?Sized>(
         &mut self,
         pass: &mut Pass<'_, '_, E, M>,
         params: &mut Parameters<'_, E>,
@@ -85,7 +85,7 @@ impl<E: LaneFloat> Workspace<E> {
         }
     }
 
-    fn sweep<M: LaneModel<E>>(
+    fn sweep<M: LaneModel<E> + ?Sized>(
         &mut self,
         lanes: Lanes,
         pass: &mut Pass<'_, '_, E, M>,

@@ -25,7 +25,7 @@ impl<E: Float> Gradients<'_, E> {
         &mut self,
         values: Range<usize>,
         tensors: Tensors,
-        pull: impl FnOnce(&[E], [GradientOut<'_, E>; 2]),
+        pull: &mut dyn FnMut(&[E], [GradientOut<'_, E>; 2]),
     ) {
         let is_direct = self.is_direct(&tensors);
         let lens = tensors.each_ref().map(|range| range.as_ref().map_or(0, ExactSizeIterator::len));

@@ -125,6 +125,8 @@ impl<V: Scalar + Real> Scalar for Inlined<V> {
     fn narrow(computed: Self) -> Self {
         computed
     }
+    of_one_number!(one part);
+
     #[inline(always)]
     fn splat(elem: Self::Elem) -> Self {
         Inlined(<V as Scalar>::splat(elem))

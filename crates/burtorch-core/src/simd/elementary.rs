@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::Level;
 use super::for_each_function;
-use super::{Real, level, level::vector_level, math};
+use super::{Real, array_of, level, level::vector_level, math};
 
 /// A formula of one to two arguments that can be compiled for each level.
 pub(super) trait Formula<const N: usize> {
@@ -48,46 +48,60 @@ fn in_parts<V: Real>(x: &V) -> V {
 #[cfg(target_arch = "x86_64")]
 type Quarter = super::Simd<f32, 4>;
 
-/// A formula of a vector, in parts where it is wider than slices are processed: 64 lanes at once take four times the code,
-/// and no less time.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn part_by_part<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
-    if V::LANES <= V::Part::LANES {
-        y.write(F::at(x.each_ref().map(|x| in_parts(x))));
-        return;
-    }
-    let x = x.each_ref().map(|x| std::ptr::from_ref(x).cast::<V::Part>());
-    let y = y.as_mut_ptr().cast::<V::Part>();
-    for k in 0..V::LANES / V::Part::LANES {
-        // SAFETY: a vector of more lanes is its parts, one after the other, and aligned no less strictly.
-        unsafe { y.add(k).write(F::at(x.map(|x| in_parts(&*x.add(k))))) };
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn lanes_avx2<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
-    part_by_part::<F, V, N>(x, y);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
-fn lanes_avx512<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
-    part_by_part::<F, V, N>(x, y);
-}
-
-/// `n` vectors of a rare formula.
+/// `n` vectors of a formula.
 ///
 /// # Safety
 /// `n` vectors may be read from each of `x` and written to `y`.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn rare_avx2<F: Formula<N>, V: Real, const N: usize>(x: [*const V; N], y: *mut V, n: usize) {
+#[inline(always)]
+unsafe fn each_of<F: Formula<N>, V: Real, const N: usize>(x: [*const V; N], y: *mut V, n: usize) {
     debug_assert!(!y.is_null());
     for k in 0..n {
         // SAFETY: by the contract of this function.
-        unsafe { y.add(k).write(F::at(x.map(|x| in_parts(&*x.add(k))))) };
+        unsafe { y.add(k).write(F::at(array_of(|i| in_parts(&*x[i].add(k))))) };
+    }
+}
+
+/// # Safety
+/// As [`each_of`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn lanes_avx2<F: Formula<N>, V: Real, const N: usize>(x: [*const V; N], y: *mut V, n: usize) {
+    debug_assert!(!y.is_null());
+    // SAFETY: by the contract of this function.
+    unsafe { each_of::<F, V, N>(x, y, n) }
+}
+
+/// # Safety
+/// As [`each_of`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+unsafe fn lanes_avx512<F: Formula<N>, V: Real, const N: usize>(x: [*const V; N], y: *mut V, n: usize) {
+    debug_assert!(!y.is_null());
+    // SAFETY: by the contract of this function.
+    unsafe { each_of::<F, V, N>(x, y, n) }
+}
+
+/// A formula of a vector at a level, in parts where it is wider than slices are processed: 64 lanes at once take four times the
+/// code, and no less time.
+///
+/// # Safety
+/// This CPU has the level, which is Avx2 or Avx512.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn part_by_part<F: Formula<N>, V: Real, const N: usize>(level: Level, x: &[V; N], y: &mut MaybeUninit<V>) {
+    debug_assert!(matches!(level, Level::Avx2 | Level::Avx512));
+    // SAFETY: by the contract of this function; a vector of more lanes is its parts, one after the other, and aligned no less
+    // strictly.
+    unsafe {
+        if V::LANES > V::Part::LANES {
+            let (n, y) = (V::LANES / V::Part::LANES, y.as_mut_ptr().cast::<V::Part>());
+            let x = array_of(|i| std::ptr::from_ref(&x[i]).cast());
+            if level == Level::Avx512 { lanes_avx512::<F, _, N>(x, y, n) } else { lanes_avx2::<F, _, N>(x, y, n) }
+        } else {
+            let (x, y) = (array_of(|i| &raw const x[i]), y.as_mut_ptr());
+            if level == Level::Avx512 { lanes_avx512::<F, V, N>(x, y, 1) } else { lanes_avx2::<F, V, N>(x, y, 1) }
+        }
     }
 }
 
@@ -100,9 +114,9 @@ unsafe fn rare_avx2<F: Formula<N>, V: Real, const N: usize>(x: [*const V; N], y:
 unsafe fn rare<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
     debug_assert!(V::LANES > 1);
     if V::LANES >= V::Half::LANES {
-        let x = x.each_ref().map(|x| std::ptr::from_ref(x).cast::<V::Half>());
+        let x = array_of(|i| std::ptr::from_ref(&x[i]).cast::<V::Half>());
         // SAFETY: a vector of more lanes is vectors of fewer, one after the other, and aligned no less strictly.
-        unsafe { rare_avx2::<F, V::Half, N>(x, y.as_mut_ptr().cast(), V::LANES / V::Half::LANES) };
+        unsafe { lanes_avx2::<F, V::Half, N>(x, y.as_mut_ptr().cast(), V::LANES / V::Half::LANES) };
         return;
     }
     let mut wide = [V::Half::default(); N];
@@ -113,7 +127,7 @@ unsafe fn rare<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut Maybe
     }
     // SAFETY: one vector lies there; the result begins with this one's lanes.
     unsafe {
-        rare_avx2::<F, V::Half, N>(wide.each_ref().map(std::ptr::from_ref), &raw mut result, 1);
+        lanes_avx2::<F, V::Half, N>(array_of(|i| &raw const wide[i]), &raw mut result, 1);
         y.write((&raw const result).cast::<V>().read());
     }
 }
@@ -139,32 +153,21 @@ pub(super) fn number_otherwise<F: Formula<N>, V: Real, const N: usize>(x: [V; N]
 unsafe fn lanes_at<F: Formula<N>, V: Real, const N: usize>(level: Level, x: &[V; N], y: &mut MaybeUninit<V>) {
     debug_assert!(matches!(level, Level::Avx2 | Level::Avx512));
     // SAFETY: by the contract of this function; Avx512 has AVX2 and FMA.
-    unsafe {
-        if F::RARE {
-            rare::<F, V, N>(x, y)
-        } else if level == Level::Avx512 {
-            lanes_avx512::<F, V, N>(x, y)
-        } else {
-            lanes_avx2::<F, V, N>(x, y)
-        }
-    }
+    unsafe { if F::RARE { rare::<F, V, N>(x, y) } else { part_by_part::<F, V, N>(level, x, y) } }
 }
 
-/// As [`number_otherwise`].
-#[inline(never)]
+/// As [`number_otherwise`], lane by lane where vectors have instructions that are chosen at run time: the first call detects
+/// them, and has the same bits.
+#[inline(always)]
 fn lanes_otherwise<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
-    match level() {
-        // SAFETY: level() returns only levels whose features this CPU has.
-        #[cfg(target_arch = "x86_64")]
-        level @ (Level::Avx512 | Level::Avx2) => unsafe { lanes_at::<F, V, N>(level, x, y) },
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon => drop(y.write(F::at(*x))),
-        _ => {
-            let x = x.each_ref().map(|x| std::ptr::from_ref(x).cast());
-            // SAFETY: a vector is its numbers and nothing else.
-            unsafe { one_by_one::<F, V::Elem, N>(x, y.as_mut_ptr().cast(), V::LANES) };
-        }
+    #[cfg(target_arch = "aarch64")]
+    if level() == Level::Neon {
+        y.write(F::at(*x));
+        return;
     }
+    let x = array_of(|i| std::ptr::from_ref(&x[i]).cast());
+    // SAFETY: a vector is its numbers and nothing else.
+    unsafe { one_by_one::<F, V::Elem, N>(x, y.as_mut_ptr().cast(), V::LANES) };
 }
 
 /// Lane by lane: without fused multiply-add in the CPU each of them is a call, and one copy of the formula serves all widths.
@@ -176,7 +179,7 @@ unsafe fn one_by_one<F: Formula<N>, E: Real, const N: usize>(x: [*const E; N], y
     debug_assert!(!y.is_null());
     for k in 0..n {
         // SAFETY: by the contract of this function.
-        unsafe { y.add(k).write(number_otherwise::<F, E, N>(x.map(|x| *x.add(k)))) };
+        unsafe { y.add(k).write(number_otherwise::<F, E, N>(array_of(|i| *x[i].add(k)))) };
     }
 }
 

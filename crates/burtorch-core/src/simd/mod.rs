@@ -12,12 +12,14 @@ pub mod math;
 mod functions;
 pub(crate) use functions::for_each_function;
 
+mod array_of;
 mod elementary;
 pub(crate) mod gather;
 pub mod pairs;
 mod reach;
 pub mod slices;
 
+pub(crate) use array_of::array_of;
 pub use elementary::Elementary;
 pub(crate) use elementary::is_rare;
 pub use level::{Level, available_levels, force_level, level};

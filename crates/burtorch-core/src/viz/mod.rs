@@ -10,6 +10,7 @@ mod page;
 mod picture;
 pub mod scripts;
 mod svg;
+mod texts;
 mod timing;
 
 pub use picture::{Link, Options, Picture, PictureBox, Role};

@@ -6,17 +6,16 @@
 use std::cell::RefCell;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
+use super::texts::{Numbers, Texts};
 use crate::error::Result;
-use crate::graph::{Graph, NodeId, OperandRun};
+use crate::graph::{Graph, NodeId, OperandRun, Topology};
 use crate::interrupt::{self, Work};
 use crate::ops::{Arity, Op};
 use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
 
 /// Runs of leaves longer than this are one box.
-const LONGEST_APART: u32 = 6;
-/// Numbers that a box of many shows.
-const SHOWN: usize = 3;
+pub(super) const LONGEST_APART: u32 = 6;
 /// Operations of [`Work`] that writing a box takes.
 pub(super) const BOX: usize = 256;
 
@@ -111,20 +110,7 @@ enum Unit {
 impl<S: Scalar> Graph<'_, S> {
     /// The nodes that no other node reads. Asks now and then whether to end early.
     pub fn sinks(&self) -> Result<Vec<NodeId>> {
-        let mut is_read = vec![false; self.len()];
-        for node in 0..self.len() as u32 {
-            interrupt::ask_at(node as usize)?;
-            if self.columns.op(node) == Op::Part {
-                is_read[node as usize] = true;
-                continue;
-            }
-            self.for_each_operand(NodeId(node), |run| {
-                if let Some(range) = run.nodes() {
-                    is_read[range.indices()].fill(true);
-                }
-            });
-        }
-        Ok((0..self.len() as u32).filter(|&node| !is_read[node as usize]).map(NodeId).collect())
+        sinks(self.topology())
     }
 
     /// What `roots` were computed from, as boxes. `params` are those whose names and numbers are shown. Asks now and then
@@ -133,9 +119,10 @@ impl<S: Scalar> Graph<'_, S> {
         let mut sorted: Vec<u32> = roots.iter().map(|root| root.index()).collect();
         sorted.sort_unstable();
         let drawing = Drawing {
-            graph: self,
+            topology: self.topology(),
+            numbers: &Numbers { graph: self, params },
             roots: sorted,
-            params,
+            stores: self.stores(),
             labels: labels(self),
             names: params.iter().map(|params| Names::of(params)).collect(),
             blocks: RefCell::default(),
@@ -146,40 +133,62 @@ impl<S: Scalar> Graph<'_, S> {
     }
 }
 
-struct Drawing<'g, 'm, S: Scalar> {
-    graph: &'g Graph<'m, S>,
+fn sinks(topology: Topology<'_>) -> Result<Vec<NodeId>> {
+    let mut is_read = vec![false; topology.ops.len()];
+    for (node, &op) in topology.ops.iter().enumerate() {
+        interrupt::ask_at(node)?;
+        if op == Op::Part {
+            is_read[node] = true;
+            continue;
+        }
+        topology.for_each_operand_of_any(node as u32, &mut |run| {
+            if let Some(range) = run.nodes() {
+                is_read[range.indices()].fill(true);
+            }
+        });
+    }
+    Ok((0..is_read.len()).filter(|&node| !is_read[node]).map(|node| NodeId(node as u32)).collect())
+}
+
+/// A graph to draw, whatever its scalars are.
+struct Drawing<'g> {
+    topology: Topology<'g>,
+    numbers: &'g dyn Texts,
     /// Ascending.
     roots: Vec<u32>,
-    params: &'g [&'g Parameters<'g, S::Elem>],
+    stores: &'g [u64],
     /// By ascending node.
     labels: Vec<(u32, &'g str)>,
-    /// Of each of `params`.
+    /// Of each of the parameters that are shown.
     names: Vec<Names<'g>>,
     /// First nodes and lengths of the blocks that have been met, the last first: they are met in about this order.
     blocks: RefCell<Vec<(u32, u32)>>,
 }
 
 /// The names of tensors, by where they begin.
-struct Names<'g>(Vec<(std::ops::Range<usize>, &'g str)>);
+struct Names<'g> {
+    store: u64,
+    tensors: Vec<(std::ops::Range<usize>, &'g str)>,
+}
 
 impl<'g> Names<'g> {
     fn of<E: Float>(params: &'g Parameters<'_, E>) -> Self {
-        let mut names: Vec<_> = params.names().map(|(name, tensor)| (tensor.slice().range(), name)).collect();
-        names.sort_unstable_by_key(|(range, _)| range.start);
-        Names(names)
+        let mut tensors: Vec<_> = params.names().map(|(name, tensor)| (tensor.slice().range(), name)).collect();
+        tensors.sort_unstable_by_key(|(range, _)| range.start);
+        Names { store: params.id(), tensors }
     }
 
     /// The name of the tensor that holds a number.
     fn at(&self, place: usize) -> Option<&'g str> {
-        let after = self.0.partition_point(|(range, _)| range.start <= place);
-        self.0[..after].last().filter(|(range, _)| range.contains(&place)).map(|(_, name)| *name)
+        let after = self.tensors.partition_point(|(range, _)| range.start <= place);
+        self.tensors[..after].last().filter(|(range, _)| range.contains(&place)).map(|(_, name)| *name)
     }
 }
 
 /// Units that are shown, ascending, each with what it reads.
 type Units = Vec<(Unit, Vec<Unit>)>;
 
-impl<S: Scalar> Drawing<'_, '_, S> {
+impl Drawing<'_> {
     /// The unit that a node belongs to, unless it was read as part of a longer run.
     fn unit_of(&self, node: u32) -> Unit {
         let at = self.blocks.borrow().partition_point(|&(first, _)| first > node);
@@ -187,12 +196,12 @@ impl<S: Scalar> Drawing<'_, '_, S> {
         if let Some((first, len)) = known.filter(|&(first, len)| node - first < len) {
             return Unit::Nodes { first, len };
         }
-        let tail = self.graph.block_tail(node).unwrap_or(node);
-        if self.graph.columns.op(tail).info().arity != Arity::Block {
+        let tail = self.topology.block_tail(node).unwrap_or(node);
+        if self.topology.op(tail).info().arity != Arity::Block {
             return Unit::Nodes { first: node, len: 1 };
         }
-        let record = self.graph.columns.operands(tail)[0];
-        let header = crate::graph::BlockHeader::read(self.graph.extra.as_slice(), record);
+        let record = self.topology.operands[tail as usize][0];
+        let header = crate::graph::BlockHeader::read(self.topology.extra, record);
         self.blocks.borrow_mut().insert(at, (header.first, header.n_out));
         Unit::Nodes { first: header.first, len: header.n_out }
     }
@@ -203,7 +212,7 @@ impl<S: Scalar> Drawing<'_, '_, S> {
             out.push(Unit::Parameters { slot, start, len });
         } else if let Some(range) = run.nodes() {
             let (first, len) = (range.first().index(), range.len() as u32);
-            let leaves = |node| matches!(self.graph.columns.op(node), Op::Leaf | Op::Constant);
+            let leaves = |node| matches!(self.topology.op(node), Op::Leaf | Op::Constant);
             if len > LONGEST_APART && (first..first + len).all(leaves) {
                 out.push(Unit::Nodes { first, len });
             } else {
@@ -222,11 +231,11 @@ impl<S: Scalar> Drawing<'_, '_, S> {
         {
             let mut read = Vec::new();
             if let Unit::Nodes { first, len } = unit {
-                let tail = NodeId(first + len - 1);
-                let op = self.graph.columns.op(tail.index());
+                let tail = first + len - 1;
+                let op = self.topology.op(tail);
                 // A node that reads one parameter shows it itself.
                 if (len == 1 || op.info().arity == Arity::Block) && !matches!(op, Op::Param | Op::FrozenParam) {
-                    self.graph.for_each_operand(tail, |run| self.units_of(run, &mut read));
+                    self.topology.for_each_operand_of_any(tail, &mut |run| self.units_of(run, &mut read));
                 }
             }
             work.add(BOX / 4 * (1 + read.len()))?;
@@ -279,9 +288,9 @@ impl<S: Scalar> Drawing<'_, '_, S> {
 
     fn n_reached(&self) -> Result<usize> {
         let mut set = crate::graph::NodeSet::default();
-        set.reset(self.graph.len())?;
+        set.reset(self.topology.ops.len())?;
         self.roots.iter().for_each(|&root| set.insert(root));
-        self.graph.mark_reachable(&mut set)?;
+        self.topology.mark_reachable(&mut set)?;
         Ok(set.count() as usize)
     }
 
@@ -294,7 +303,7 @@ impl<S: Scalar> Drawing<'_, '_, S> {
 
     fn nodes(&self, first: u32, len: u32) -> PictureBox {
         let tail = first + len - 1;
-        let op = self.graph.columns.op(tail);
+        let op = self.topology.op(tail);
         let is_root =
             self.roots.get(self.roots.partition_point(|&root| root < first)).is_some_and(|&root| root <= tail);
         let role = match op {
@@ -305,18 +314,18 @@ impl<S: Scalar> Drawing<'_, '_, S> {
             _ => Role::Inner,
         };
         let label = self.label_within(first, tail).or_else(|| {
-            let [place, slot] = self.graph.columns.operands(tail);
+            let [place, slot] = self.topology.operands[tail as usize];
             (role == Role::Parameter).then(|| self.parameter_name(slot as usize, place as usize)).flatten()
         });
-        let numbers = |get: &dyn Fn(u32) -> S| few(len as usize, |k| scalar(get(first + k as u32)));
+        let [value, grad] = self.numbers.of_nodes(first, len);
         PictureBox {
             node: Some(first),
             n: len as usize,
             label: label.unwrap_or_default(),
             op: op.name(),
             formula: op.info().doc.trim(),
-            value: numbers(&|node| self.graph.columns.value(node)),
-            grad: numbers(&|node| self.graph.grad(NodeId(node)).unwrap_or(S::lit(0.0))),
+            value,
+            grad,
             nanoseconds: None,
             role,
         }
@@ -330,26 +339,21 @@ impl<S: Scalar> Drawing<'_, '_, S> {
 
     /// The name of the tensor that holds a parameter.
     fn parameter_name(&self, slot: usize, place: usize) -> Option<String> {
-        let store = self.graph.stores().get(slot)?;
-        let names = self.params.iter().zip(&self.names).find(|(params, _)| params.id() == *store)?.1;
-        names.at(place).map(str::to_string)
+        let store = *self.stores.get(slot)?;
+        self.names.iter().find(|names| names.store == store)?.at(place).map(str::to_string)
     }
 
     fn parameters(&self, slot: usize, start: usize, len: usize) -> PictureBox {
-        let store = self.graph.stores()[slot];
-        let found = self.params.iter().find(|p| p.id() == store);
         let name = self.parameter_name(slot, start);
-        let numbers = |column: Option<&[S::Elem]>| {
-            column.and_then(|all| all.get(start..start + len)).map_or(String::new(), |all| few(len, |k| number(all[k])))
-        };
+        let [value, grad] = self.numbers.of_parameters(self.stores[slot], start, len);
         PictureBox {
             node: None,
             n: len,
             label: name.unwrap_or_else(|| format!("parameters {start}..{}", start + len)),
             op: "parameters",
             formula: "trainable numbers; their gradients accumulate there",
-            value: numbers(found.map(|p| p.values())),
-            grad: numbers(found.map(|p| p.grads())),
+            value,
+            grad,
             nanoseconds: None,
             role: Role::Parameter,
         }
@@ -365,70 +369,4 @@ fn labels<'g, S: Scalar>(graph: &'g Graph<'_, S>) -> Vec<(u32, &'g str)> {
 #[cfg(not(feature = "labels"))]
 fn labels<'g, S: Scalar>(_: &'g Graph<'_, S>) -> Vec<(u32, &'g str)> {
     Vec::new()
-}
-
-/// The label of a node, if it has one.
-#[cfg(feature = "labels")]
-fn label_of<S: Scalar>(graph: &Graph<'_, S>, node: u32) -> Option<String> {
-    graph.label(NodeId(node)).map(str::to_string)
-}
-
-#[cfg(not(feature = "labels"))]
-fn label_of<S: Scalar>(_: &Graph<'_, S>, _: u32) -> Option<String> {
-    None
-}
-
-/// The first few of many texts.
-fn few(n: usize, text: impl Fn(usize) -> String) -> String {
-    let shown: Vec<String> = (0..n.min(SHOWN)).map(text).collect();
-    let more = if n > SHOWN { ", ..." } else { "" };
-    format!("{}{more}", shown.join(", "))
-}
-
-/// A scalar in few characters, lanes in brackets.
-pub(super) fn scalar<S: Scalar>(x: S) -> String {
-    match S::LANES {
-        1 => number(x.lane(0)),
-        n => format!("[{}]", few(n, |k| number(x.lane(k)))),
-    }
-}
-
-/// A number in six digits.
-pub(super) fn number<E: Float>(x: E) -> String {
-    let x = x.to_f64();
-    let size = x.abs();
-    if x == 0.0 || !x.is_finite() {
-        return format!("{x}");
-    }
-    if !(1e-4..1e7).contains(&size) {
-        return format!("{x:.4e}");
-    }
-    let digits = (5 - size.log10().floor() as i32).max(0) as usize;
-    let text = format!("{x:.digits$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
-}
-
-impl<S: Scalar> Graph<'_, S> {
-    /// One line about a node: name, op and operands, value, gradient, index.
-    pub fn describe(&self, node: NodeId) -> crate::Result<String> {
-        self.check_exists(node)?;
-        let name = |node: u32| label_of(self, node).unwrap_or_else(|| format!("#{node}"));
-        let mut operands = Vec::new();
-        self.for_each_operand(node, |run| match run.nodes() {
-            Some(range) if range.len() as u32 > LONGEST_APART => {
-                operands.push(format!(
-                    "#{}..#{}",
-                    range.first().index(),
-                    range.first().index() + range.len() as u32 - 1
-                ));
-            }
-            Some(range) => operands.extend(range.nodes().map(|node| name(node.index()))),
-            None => operands.push("parameters".to_string()),
-        });
-        let op = self.op(node)?;
-        let (value, grad) = (scalar(self.value(node)?), scalar(self.grad(node)?));
-        let made =
-            if operands.is_empty() { op.name().into() } else { format!("{}({})", op.name(), operands.join(", ")) };
-        Ok(format!("{} = {made}: data {value}, grad {grad}, node {}", name(node.index()), node.index()))
-    }
 }

@@ -275,9 +275,9 @@ fn read_tokens(model: &Gpt, state: &mut Buffers, x: &Bound<'_, PyAny>, y: &Bound
     }
 }
 
-fn compute<E: LaneFloat + Fill, M: LaneModel<E>>(
+fn compute<E: LaneFloat + Fill>(
     oracle: &mut Oracle<E>,
-    model: &M,
+    model: &dyn LaneModel<E>,
     params: &mut Parameters<'_, E>,
     batch: Batch<'_, E>,
     part: Request<'_>,

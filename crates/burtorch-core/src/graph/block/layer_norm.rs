@@ -124,7 +124,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         let [gain, bias, input, aside] = [0, 1, 2, 3].map(|k| record.run(k));
         let (x, stats) = (&values[input.range()], &values[aside.range()]);
         let mut dx = if wanted.operand(2) && self.wants(input) { Some(self.adjoints_of(input, below)) } else { None };
-        self.with_targets(gain, Some(bias), |targets| {
+        self.with_targets(gain, Some(bias), &mut |targets| {
             let Targets { values: gain, first: dgain, second: dbias } = targets;
             let dx = dx.take();
             S::token_layer_norm_pull(LayerNormPull { gain, dy, x, stats, dx, dgain, dbias, scratch: &mut *scratch });

@@ -218,7 +218,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
             }
             None => x,
         };
-        self.with_targets(layer.w, layer.bias, |targets| {
+        self.with_targets(layer.w, layer.bias, &mut |targets| {
             let Targets { values: w, first: dw, second: db } = targets;
             let dx = dx.take();
             S::token_affine_pull(AffinePull {

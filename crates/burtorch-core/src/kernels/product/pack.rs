@@ -5,7 +5,7 @@
 use super::plan::Side;
 use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at};
 use crate::kernels::levels::Target;
-use crate::simd::Real;
+use crate::simd::{Real, array_of};
 
 /// `columns` neighbours of one row of B, and zeros up to whole vectors.
 ///
@@ -65,8 +65,7 @@ unsafe fn turned<V: Pack, const PIECE: usize>(from: &Side<V::Elem>, terms: usize
     // SAFETY: as the caller promises.
     unsafe {
         for p in (0..terms / PIECE * PIECE).step_by(PIECE) {
-            let mut rows: [V; PIECE] =
-                std::array::from_fn(|r| V::read_pieces(|piece| from.from(piece * PIECE + r, 0).at.add(p)));
+            let mut rows: [V; PIECE] = array_of(|r| V::read_pieces(|piece| from.from(piece * PIECE + r, 0).at.add(p)));
             for _ in 0..PIECE.ilog2() {
                 let before = rows;
                 for r in 0..PIECE / 2 {

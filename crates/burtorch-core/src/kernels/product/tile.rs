@@ -7,6 +7,7 @@ use super::Finish;
 use super::plan::Origin;
 use crate::kernels::float::{Pack, line, prefetch_at, prefetch_far_at};
 use crate::kernels::levels::Target;
+use crate::simd::array_of;
 
 /// Terms from which a tile has time to ask for the C of the next one.
 const LONG: usize = 32;
@@ -98,7 +99,7 @@ unsafe fn tile<V: Pack, T: Target, const R: usize, const K: usize, const PART: b
     // SAFETY: as the caller promises.
     unsafe {
         let mut sums: [[V; K]; R] = start::<V, R, K, PART>(i, strip, mask);
-        let a: [*const V::Elem; R] = std::array::from_fn(|r| strip.a.offset((i + r) as isize * strip.a_row));
+        let a: [*const V::Elem; R] = array_of(|r| strip.a.offset((i + r) as isize * strip.a_row));
         let mut b = strip.b;
         let mut at = 0;
         if strip.depth >= LONG {
@@ -124,7 +125,7 @@ unsafe fn tile<V: Pack, T: Target, const R: usize, const K: usize, const PART: b
                 }
             }
             for _ in p..end {
-                let columns: [V; K] = std::array::from_fn(|k| read::<V, PART>(b.add(k * V::LANES), mask));
+                let columns: [V; K] = array_of(|k| read::<V, PART>(b.add(k * V::LANES), mask));
                 for r in 0..R {
                     let factor = V::splat(*a[r].offset(at));
                     for k in 0..K {

@@ -5,7 +5,7 @@ use crate::kernels::float::{KernelFloat, Pack};
 use crate::kernels::levels::{Target, columns, leveled};
 use crate::kernels::{Mode, axpy, softmax_cross_entropy_backward_lanes, softmax_cross_entropy_forward_lanes};
 use crate::scalar::Scalar;
-use crate::simd::{Real, Truth};
+use crate::simd::{Real, Truth, array_of};
 
 const L: usize = TOKEN_LANES;
 
@@ -160,5 +160,5 @@ pub(super) fn cross_entropy_pull<E: KernelFloat + Scalar<Elem = E>>(
 
 /// The classes of one group, 0 for padding.
 fn of_group(classes: &[u32]) -> [u32; L] {
-    std::array::from_fn(|t| classes.get(t).copied().unwrap_or(0))
+    array_of(|t| classes.get(t).copied().unwrap_or(0))
 }

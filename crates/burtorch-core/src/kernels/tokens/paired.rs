@@ -7,7 +7,7 @@
 use crate::kernels::float::{KernelFloat, Pack};
 use crate::kernels::lanes::features;
 use crate::kernels::levels::{Target, leveled};
-use crate::simd::Real;
+use crate::simd::{Real, array_of};
 use crate::sync::stop::Pace;
 
 leveled! {
@@ -169,7 +169,7 @@ unsafe fn input_grad_tiles<E: KernelFloat, T: Target, const L: usize, const R: u
         // SAFETY: `i + 2 r + 2 <= n_in` and `o < n_out`, and the caller vouches for the lengths. All but the last output
         // have another behind them, which the vector reads along.
         unsafe {
-            let mut sums: [E::Vector; R] = std::array::from_fn(|r| E::Vector::read(dx, (i + 2 * r) * L).zipped());
+            let mut sums: [E::Vector; R] = array_of(|r| E::Vector::read(dx, (i + 2 * r) * L).zipped());
             for o in 0..n_out {
                 let dys = if o + 1 < n_out {
                     E::Vector::read(dy, o * L)

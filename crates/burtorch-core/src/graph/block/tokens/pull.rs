@@ -98,7 +98,7 @@ impl<'a, S: Scalar> Sweep<'a, '_, S> {
         &mut self,
         first: OperandRun,
         second: Option<OperandRun>,
-        mut pull: impl FnMut(Targets<'_, S::Elem>),
+        pull: &mut dyn FnMut(Targets<'_, S::Elem>),
     ) {
         let [a, b] = [Some(first), second].map(|run| run.filter(|run| self.is_any_trainable(*run)));
         let beside = |b: &OperandRun| {
@@ -118,10 +118,10 @@ impl<'a, S: Scalar> Sweep<'a, '_, S> {
         let tensors = [None, Some(rest.range())];
         match self.params.get_disjoint_mut([place, self.place_of(rest)]) {
             Ok([store, other]) => {
-                other.with_targets(0..0, tensors, |_, targets| go(&store.values()[first.range()], targets))
+                other.with_targets(0..0, tensors, &mut |_, targets| go(&store.values()[first.range()], targets))
             }
             // Both lie in one place, and overlap.
-            Err(_) => self.params[place].with_targets(first.range(), tensors, go),
+            Err(_) => self.params[place].with_targets(first.range(), tensors, &mut go),
         }
     }
 
