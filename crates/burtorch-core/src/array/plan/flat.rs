@@ -4,11 +4,13 @@
 //! operations, copies and sums in part are strips of one list, which a level is chosen for once; of an array of some tens of numbers
 //! they take a fraction of what a step takes to begin. Promises the bits of the plan. Knows nothing of how steps become strips.
 
+use std::ops::{Deref, DerefMut};
+
 use super::Argument;
 use super::alone::Alone;
 use super::inner::Body;
 use super::math::{ArrayFloat, BlockOp, compute};
-use super::memory::Bank;
+use super::memory::{Bank, room};
 use super::numbers::{Numbers, Straight};
 use super::place::Source;
 use super::reducer::Reducer;
@@ -37,6 +39,39 @@ impl Places {
             Source::Const(k) => self.consts[k],
             _ => None,
         }
+    }
+}
+
+/// The bytes that a room begins at a multiple of: those of the widest vector, and of a cache line.
+const LINE: usize = 64;
+
+/// Numbers in which each vector that begins at a multiple of its length lies in one cache line.
+#[derive(Debug)]
+pub(super) struct Room<E> {
+    numbers: Vec<E>,
+    first: usize,
+}
+
+impl<E: ArrayFloat> Room<E> {
+    /// Of so many numbers, all 0.
+    pub(super) fn new(len: usize) -> Result<Self> {
+        let line = LINE / size_of::<E>();
+        let numbers = room(len + line, E::default())?;
+        let first = numbers.as_ptr().align_offset(LINE).min(line);
+        Ok(Room { numbers, first })
+    }
+}
+
+impl<E> Deref for Room<E> {
+    type Target = [E];
+    fn deref(&self) -> &[E] {
+        &self.numbers[self.first..]
+    }
+}
+
+impl<E> DerefMut for Room<E> {
+    fn deref_mut(&mut self) -> &mut [E] {
+        &mut self.numbers[self.first..]
     }
 }
 
@@ -89,7 +124,7 @@ impl Port {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Flat<E> {
-    pub(super) room: Vec<E>,
+    pub(super) room: Room<E>,
     /// Constants of floats alone.
     pub(super) floats: Bank<E>,
     pub(super) ints: Bank<i64>,
