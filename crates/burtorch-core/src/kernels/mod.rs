@@ -90,7 +90,7 @@ pub use softmax_lanes::{
     softmax_cross_entropy_backward_lanes, softmax_cross_entropy_forward_lanes,
     softmax_cross_entropy_soft_backward_lanes, softmax_cross_entropy_soft_forward_lanes, softmax_forward_lanes,
 };
-pub use sparse::{SparsePlace, sparse_add, sparse_dots};
+pub use sparse::{CheckedRows, SparsePlace, sparse_add, sparse_dots};
 pub use sparse_rows::{SparseRows, add_sparse_rows, dots_of_sparse_rows, dots_of_sparse_rows_at_two};
 pub use strips::{Strip, StripOp, Strips, run_strips};
 pub use tokens::TokenMath;

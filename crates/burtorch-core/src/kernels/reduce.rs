@@ -196,20 +196,64 @@ fn all_finite_at<E: KernelFloat, T: Target>(x: &[E]) -> bool {
     ((a + b) + (c + d)).tree_sum() == E::default()
 }
 
-/// One row after the other: rows beside each other would share loads of x, but numbers from the second-level cache come faster
-/// in one stream.
+/// One row after the other: rows beside each other would share loads of x, but numbers come faster in one stream. A short x stays in
+/// registers instead, where they are many.
 #[inline(always)]
 fn dots_at<E: KernelFloat, T: Target>(rows: &[E], x: &[E], to: &mut [E]) {
     let n = x.len();
+    assert!(to.len() * n <= rows.len(), "kernel operands differ in length");
+    if T::fits::<E::Vector>(HELD + 4) {
+        match n.div_ceil(4 * E::Vector::LANES) {
+            1 => return dots_of_held::<E, T, 4>(rows, x, to),
+            2 => return dots_of_held::<E, T, 8>(rows, x, to),
+            3 => return dots_of_held::<E, T, 12>(rows, x, to),
+            4 => return dots_of_held::<E, T, HELD>(rows, x, to),
+            _ => {}
+        }
+    }
     for (r, to) in to.iter_mut().enumerate() {
         *to = dot_rows::<E, T, 1, 1>([&rows[r * n..][..n]], [x], None)[0][0];
+    }
+}
+
+/// Vectors of x that registers hold.
+const HELD: usize = 16;
+
+/// [`dots_at`] of an x of at most `C` vectors, and more than `C - 4`. What is missing is -0.0 in x and 0 in rows, so their products
+/// change no sum.
+#[inline(always)]
+fn dots_of_held<E: KernelFloat, T: Target, const C: usize>(rows: &[E], x: &[E], to: &mut [E]) {
+    let (n, width) = (x.len(), E::Vector::LANES);
+    let mut held = [E::Vector::splat(-E::default()); C];
+    for (held, x) in held.iter_mut().zip(x.chunks(width)) {
+        *held = E::Vector::read_or(x, -E::default());
+    }
+    let masks: [_; 4] = std::array::from_fn(|k| E::Vector::first(n.saturating_sub((C - 4 + k) * width).min(width)));
+    for (row, to) in rows.chunks_exact(n).zip(to) {
+        let mut sums = [E::Vector::splat(-E::default()); 4];
+        // SAFETY: the row has more than `C - 4` vectors, and masks hold for its numbers only.
+        unsafe {
+            for k in 0..C / 4 - 1 {
+                for a in 0..4 {
+                    let c = 4 * k + a;
+                    sums[a] = T::mul_add(E::Vector::read(row, c * width), held[c], sums[a]);
+                }
+            }
+            for a in 0..4 {
+                let c = C - 4 + a;
+                let row = E::Vector::read_masked(row.as_ptr().wrapping_add(c * width), masks[a]);
+                sums[a] = T::mul_add(row, held[c], sums[a]);
+            }
+        }
+        let [a, b, c, d] = sums;
+        *to = ((a + b) + (c + d)).tree_sum();
     }
 }
 
 /// Simply: for each column, the running sums of [`dot`]. Departures:
 /// 1. Vectors lie along the columns, and a lane of the running sums is taken for all columns before the next lane, so that rows
 ///    are read as they lie.
-/// 2. The last vector of a row overlaps the one before it.
+/// 2. The last vector of a row overlaps the one before it, and so do the last four of many.
 #[inline(always)]
 fn dots_of_columns_at<E: KernelFloat, T: Target>(
     v: &[E],
@@ -234,8 +278,8 @@ fn dots_of_columns_at<E: KernelFloat, T: Target>(
         while j < n {
             // SAFETY: all rows lie between the first and the last, both of which hold n numbers, and so does each row of the room.
             unsafe {
-                if T::fits::<E::Vector>(20) && n - j >= 4 * lanes {
-                    lane_step::<E::Vector, T, 4>(j, v, lane, first, stride, room);
+                if T::fits::<E::Vector>(20) && n >= 4 * lanes && n - j > 2 * lanes {
+                    lane_step::<E::Vector, T, 4>(j.min(n - 4 * lanes), v, lane, first, stride, room);
                     j += 4 * lanes;
                 } else {
                     lane_step::<E::Vector, T, 1>(j.min(n - lanes), v, lane, first, stride, room);

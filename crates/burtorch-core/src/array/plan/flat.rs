@@ -5,11 +5,13 @@
 //! tens of numbers they take a fraction of the overhead of a step. Promises: the bits of the plan. Does not know how steps become
 //! strips.
 
+use std::ops::{Deref, DerefMut};
+
 use super::Argument;
 use super::alone::Alone;
 use super::inner::Body;
 use super::math::{ArrayFloat, BlockOp, compute};
-use super::memory::Bank;
+use super::memory::{Bank, room};
 use super::numbers::{Numbers, Straight};
 use super::place::Source;
 use super::reducer::Reducer;
@@ -38,6 +40,39 @@ impl Places {
             Source::Const(k) => self.consts[k],
             _ => None,
         }
+    }
+}
+
+/// The bytes that a room begins at a multiple of: those of the widest vector, and of a cache line.
+const LINE: usize = 64;
+
+/// Numbers in which each vector that begins at a multiple of its length lies in one cache line.
+#[derive(Debug)]
+pub(super) struct Room<E> {
+    numbers: Vec<E>,
+    first: usize,
+}
+
+impl<E: ArrayFloat> Room<E> {
+    /// Of so many numbers, all 0.
+    pub(super) fn new(len: usize) -> Result<Self> {
+        let line = LINE / size_of::<E>();
+        let numbers = room(len + line, E::default())?;
+        let first = numbers.as_ptr().align_offset(LINE).min(line);
+        Ok(Room { numbers, first })
+    }
+}
+
+impl<E> Deref for Room<E> {
+    type Target = [E];
+    fn deref(&self) -> &[E] {
+        &self.numbers[self.first..]
+    }
+}
+
+impl<E> DerefMut for Room<E> {
+    fn deref_mut(&mut self) -> &mut [E] {
+        &mut self.numbers[self.first..]
     }
 }
 
@@ -90,7 +125,7 @@ impl Port {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Flat<E> {
-    pub(super) room: Vec<E>,
+    pub(super) room: Room<E>,
     /// Constants of floats alone.
     pub(super) floats: Bank<E>,
     pub(super) ints: Bank<i64>,

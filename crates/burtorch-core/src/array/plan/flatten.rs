@@ -6,9 +6,9 @@ use super::super::expansion::MathOp;
 use super::super::instr::{ArrayOp, Element};
 use super::alone::{Alone, Operand};
 use super::chain::Chain;
-use super::flat::{Flat, Part, Places, Port, Span};
+use super::flat::{Flat, Part, Places, Port, Room, Span};
 use super::math::{ArrayFloat, BlockOp, arity};
-use super::memory::{Bank, room};
+use super::memory::Bank;
 use super::place::{Source, Walk};
 use super::uses::uses;
 use super::work::{Arg, Work};
@@ -78,7 +78,7 @@ pub(super) fn flat<E: ArrayFloat>(mut plan: Plan<E>) -> Result<std::result::Resu
         }
     }
     f.end_strips();
-    let mut floats = room(f.len + LINE, E::default())?;
+    let mut floats = Room::new(f.len + LINE)?;
     f.kept.iter().for_each(|(at, numbers)| floats[*at..at + numbers.len()].copy_from_slice(numbers));
     let port = |buffer: usize, element: Element, n: usize| match element {
         Element::Int => Port::Ints { buffer, n },

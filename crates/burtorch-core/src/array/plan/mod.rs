@@ -199,6 +199,7 @@ impl<E: ArrayFloat> Plan<E> {
             },
             _ => &[],
         };
+        let mut checked = sparse::Checked::none();
         for step in steps {
             match step {
                 Step::Chain(chain) => chain.run(floats, blocks, &given)?,
@@ -210,7 +211,7 @@ impl<E: ArrayFloat> Plan<E> {
                 Step::Rows(step) => {
                     *singular = singular.or(step.run(floats, ints, arguments, (&given, &given_ints))?);
                 }
-                Step::Sparse(step) => step.run(floats, arguments, &given)?,
+                Step::Sparse(step) => step.run(floats, arguments, &mut checked, &given)?,
                 Step::Mask { input, to } => {
                     if let Argument::Mask(mask) = arguments[*input] {
                         for (to, &holds) in floats.buffers[*to].iter_mut().zip(mask) {

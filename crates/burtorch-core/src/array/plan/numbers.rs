@@ -9,7 +9,7 @@ use super::chain::Stream;
 use super::math::ArrayFloat;
 use super::memory::{Bank, room};
 use super::place::{Place, Source};
-use super::scalars::{Code, NumberOp, Operation};
+use super::scalars::{Code, Operation};
 use super::work::{Arg, Work};
 use crate::error::Result;
 
@@ -48,7 +48,7 @@ impl<E: ArrayFloat> Numbers<E> {
         for (_, work) in work {
             match work {
                 Work::Compute { op, to, of } => {
-                    operations.push(Operation { op: NumberOp::Of(op), of: of.map(slot), to });
+                    operations.push(Operation { op, of: of.map(slot), to });
                 }
                 Work::Gather { stream, to } => loads.push(read(stream, to)),
                 Work::Store { of, buffer } => stores.push((slot(of), buffer)),

@@ -3,27 +3,24 @@
 //! The simple algorithm: for each operation, read its slots, compute, write a slot. Departures, as in `program/steps`: an
 //! operation has the address of code for it, which ends with a jump to that of the next and saves no register for its caller; the
 //! last computed number stays in a register, because a number that is stored and loaded again waits 5 cycles; a contribution that
-//! is a product is one step. Promises: the bits of the operations on blocks. Does not know programs.
+//! is a product is one step, and so are two operations if only the second reads the result of the first. Promises: the bits of the
+//! operations on blocks. Does not know programs.
 #![allow(unsafe_code)]
+
+use std::marker::PhantomData;
 
 use super::super::expansion::MathOp;
 use super::math::{ArrayFloat, BlockOp, arity};
+use super::work::{as_first, as_second};
+use crate::kernels::{OneOfTwo, Two};
 use crate::ops::Function;
 use crate::scalar::RowMath;
 use crate::simd::{Level, Real, for_each_function, level};
 
-/// What is done with numbers.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum NumberOp {
-    Of(BlockOp),
-    /// Of an adjoint and a factor: what [`BlockOp::Contribution`] makes of their product.
-    Product,
-}
-
 /// An operation on slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
-    pub(super) op: NumberOp,
+    pub(super) op: BlockOp,
     pub(super) of: [usize; 3],
     pub(super) to: usize,
 }
@@ -31,10 +28,7 @@ pub(super) struct Operation {
 impl Operation {
     /// How many slots it reads.
     pub(super) fn arity(&self) -> usize {
-        match self.op {
-            NumberOp::Of(op) => arity(op),
-            NumberOp::Product => 2,
-        }
+        arity(self.op)
     }
 }
 
@@ -69,7 +63,7 @@ pub(super) struct Code<E> {
 impl<E: ArrayFloat> Code<E> {
     /// Makes operations ready that are to run one after the other. Numbers in the slots `kept` are read afterwards.
     pub(super) fn new(operations: &[Operation], kept: &[usize]) -> Self {
-        let operations = fused(operations, kept);
+        let operations = paired(&fused(operations, kept), kept);
         let mut slots = 0;
         let mut last = usize::MAX;
         let mut instrs: Vec<_> = operations
@@ -168,8 +162,8 @@ impl Cursor {
     }
 }
 
-/// The operations with products that only a contribution reads done by it.
-fn fused(operations: &[Operation], kept: &[usize]) -> Vec<Operation> {
+/// How often slots are read; those that are kept never count as read once.
+fn reads(operations: &[Operation], kept: &[usize]) -> Vec<usize> {
     let slots = operations.iter().map(|o| o.to + 1).max().unwrap_or(0);
     let mut reads = vec![0; slots];
     kept.iter().filter(|k| **k < slots).for_each(|&k| reads[k] += 2);
@@ -178,20 +172,50 @@ fn fused(operations: &[Operation], kept: &[usize]) -> Vec<Operation> {
             reads[k] += 1;
         }
     }
+    reads
+}
+
+/// The operations with products that only a contribution reads done by it.
+fn fused(operations: &[Operation], kept: &[usize]) -> Vec<Operation> {
+    let reads = reads(operations, kept);
     let mut result: Vec<Operation> = Vec::with_capacity(operations.len());
     for &operation in operations {
-        let product = NumberOp::Of(BlockOp::Math(MathOp::Mul));
-        if let (NumberOp::Of(BlockOp::Contribution), Some(last)) = (operation.op, result.last().copied())
-            && last.op == product
+        if let (BlockOp::Contribution, Some(last)) = (operation.op, result.last().copied())
+            && last.op == BlockOp::Math(MathOp::Mul)
             && last.to == operation.of[1]
             && reads[last.to] == 1
             && last.of[0] == operation.of[0]
         {
             result.pop();
-            result.push(Operation { op: NumberOp::Product, of: [last.of[0], last.of[1], 0], to: operation.to });
+            result.push(Operation { op: BlockOp::Product, of: [last.of[0], last.of[1], 0], to: operation.to });
             continue;
         }
         result.push(operation);
+    }
+    result
+}
+
+/// The operations with those whose results only one other reads done together with it, in its place.
+fn paired(operations: &[Operation], kept: &[usize]) -> Vec<Operation> {
+    let reads = reads(operations, kept);
+    let mut result: Vec<Operation> = Vec::with_capacity(operations.len());
+    for &operation in operations {
+        let first = |side: usize| {
+            let at = result.iter().rposition(|before| before.to == operation.of[side])?;
+            let Operation { op, of, to } = result[at];
+            let is_changed = result[at + 1..].iter().any(|between| of[..arity(op)].contains(&between.to));
+            let first = as_first(op).filter(|_| reads[to] == 1 && !is_changed)?;
+            Some((at, side, first, [of[0], of[arity(op) - 1]]))
+        };
+        let pair = as_second(operation.op)
+            .and_then(|second| Some((second, (0..2).filter_map(first).max_by_key(|first| first.0)?)));
+        let Some((second, (at, side, first, [x, y]))) = pair else {
+            result.push(operation);
+            continue;
+        };
+        result.remove(at);
+        let op = BlockOp::Two(Two { first, second, to_right: side == 1 });
+        result.push(Operation { op, of: [x, y, operation.of[1 - side]], to: operation.to });
     }
     result
 }
@@ -238,6 +262,39 @@ steps! {
     /// The CPU fuses.
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "fma"))]
     fused_step
+}
+
+/// Two operations, of which the second takes the result of the first as its left or its right operand.
+struct Both<A, B, const TO_RIGHT: bool>(PhantomData<(A, B)>);
+
+impl<A: Number, B: Number, const TO_RIGHT: bool> Number for Both<A, B, TO_RIGHT> {
+    #[inline(always)]
+    fn of<E: ArrayFloat>(x: E, y: E, z: E) -> E {
+        let t = A::of(x, y, y);
+        if TO_RIGHT { B::of(z, t, t) } else { B::of(t, z, z) }
+    }
+}
+
+/// Two operations as a step.
+fn both<A: Number, E: ArrayFloat>(Two { second, to_right, .. }: Two, last: [bool; 3]) -> Step<E> {
+    fn both<A: Number, B: Number, E: ArrayFloat>(to_right: bool, last: [bool; 3]) -> Step<E> {
+        fn step_with<O: Number, E: ArrayFloat>(last: [bool; 3]) -> Step<E> {
+            match last {
+                [true, false, false] => step::<O, E, 1>,
+                [false, true, false] => step::<O, E, 2>,
+                [false, false, true] => step::<O, E, 4>,
+                _ => step::<O, E, 0>,
+            }
+        }
+        if to_right { step_with::<Both<A, B, true>, E>(last) } else { step_with::<Both<A, B, false>, E>(last) }
+    }
+    match second {
+        OneOfTwo::Add => both::<A, Sum, E>(to_right, last),
+        OneOfTwo::Sub => both::<A, Difference, E>(to_right, last),
+        OneOfTwo::Mul => both::<A, Times, E>(to_right, last),
+        OneOfTwo::Contribution => both::<A, Contribution, E>(to_right, last),
+        OneOfTwo::Product | OneOfTwo::Neg => both::<A, Product, E>(to_right, last),
+    }
 }
 
 /// An operation as a step.
@@ -314,19 +371,25 @@ numbers! {
     Ceil(x, y, z) => RowMath::ceil(x);
 }
 
-fn step_of<E: ArrayFloat>(op: NumberOp, last: [bool; 3]) -> Step<E> {
-    let [first, second, third] = last;
+fn step_of<E: ArrayFloat>(op: BlockOp, all: [bool; 3]) -> Step<E> {
+    let [first, second, third] = all;
     let last = [first, second];
     let op = match op {
-        NumberOp::Of(BlockOp::MulAdd) => return added::<TimesPlus, FusedTimesPlus, E>(third && !first && !second),
-        NumberOp::Of(BlockOp::ReachedMulAdd) => {
-            return added::<ReachedTimesPlus, ReachedFused, E>(third && !first && !second);
+        BlockOp::MulAdd => return added::<TimesPlus, FusedTimesPlus, E>(third && !first && !second),
+        BlockOp::ReachedMulAdd => return added::<ReachedTimesPlus, ReachedFused, E>(third && !first && !second),
+        BlockOp::Product => return compiled::<Product, E>(last),
+        BlockOp::IsUnreached => return compiled::<IsUnreached, E>(last),
+        BlockOp::Contribution => return compiled::<Contribution, E>(last),
+        BlockOp::Two(two) => {
+            return match two.first {
+                OneOfTwo::Add => both::<Sum, E>(two, all),
+                OneOfTwo::Sub => both::<Difference, E>(two, all),
+                OneOfTwo::Mul => both::<Times, E>(two, all),
+                OneOfTwo::Neg => both::<Negative, E>(two, all),
+                OneOfTwo::Product | OneOfTwo::Contribution => both::<Product, E>(two, all),
+            };
         }
-        NumberOp::Product | NumberOp::Of(BlockOp::Product) => return compiled::<Product, E>(last),
-        NumberOp::Of(BlockOp::IsUnreached) => return compiled::<IsUnreached, E>(last),
-        NumberOp::Of(BlockOp::Contribution) => return compiled::<Contribution, E>(last),
-        NumberOp::Of(BlockOp::Two(_)) => unreachable!("pairs are made of blocks only"),
-        NumberOp::Of(BlockOp::Math(op)) => op,
+        BlockOp::Math(op) => op,
     };
     match op {
         MathOp::Add => compiled::<Sum, E>(last),
@@ -387,4 +450,53 @@ mod functions {
     }
 
     for_each_function!(steps);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARGUMENTS: usize = 5;
+    const RESULTS: usize = 30;
+
+    /// Operations on slots of arguments and of each other, two of which are kept, and one that writes an argument at last.
+    fn operations(seed: usize) -> (Vec<Operation>, [usize; 3]) {
+        let mut state = seed as u64 * 2 + 1;
+        let mut below = |n: usize| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (state >> 33) as usize % n
+        };
+        let ops = [MathOp::Add, MathOp::Sub, MathOp::Mul, MathOp::Neg, MathOp::Div].map(BlockOp::Math);
+        let ops = [&ops[..], &[BlockOp::Product, BlockOp::Contribution, BlockOp::Math(MathOp::Select)]].concat();
+        let mut operations: Vec<_> = (ARGUMENTS..ARGUMENTS + RESULTS)
+            .map(|to| {
+                // Mostly of what was computed last.
+                let mut slot = || if below(3) == 0 { below(to) } else { to - 1 - below(to.min(4)) };
+                let of = [slot(), slot(), slot()];
+                Operation { op: ops[below(ops.len())], of, to }
+            })
+            .collect();
+        let last = ARGUMENTS + RESULTS - 1;
+        operations.push(Operation { op: BlockOp::Math(MathOp::Add), of: [0, last, 0], to: 0 });
+        operations.push(Operation { op: BlockOp::Math(MathOp::Mul), of: [last - 1, 1, 0], to: last + 1 });
+        (operations, [0, last + 1, last - 3])
+    }
+
+    #[test]
+    fn operations_done_together_have_the_bits_of_single_ones() {
+        let mut together = 0;
+        for seed in 0..3000 {
+            let (operations, kept) = operations(seed);
+            let mut slots = [0.0; ARGUMENTS + RESULTS + 1];
+            slots[..ARGUMENTS].copy_from_slice(&[1.25, -0.0, -3.5, 0.1, f64::INFINITY]);
+            let mut expected = slots;
+            operations.iter().for_each(|operation| Code::new(&[*operation], &[operation.to]).run(&mut expected));
+            let code = Code::new(&operations, &kept);
+            code.run(&mut slots);
+            together += operations.len() + 1 - code.len();
+            let bits = |slots: &[f64]| kept.map(|k| if slots[k].is_nan() { 1 } else { slots[k].to_bits() });
+            assert_eq!(bits(&slots), bits(&expected), "seed {seed}");
+        }
+        assert!(together > 3000, "{together}");
+    }
 }

@@ -11,7 +11,7 @@ use super::math::ArrayFloat;
 use super::memory::Bank;
 use super::place::Source;
 use crate::error::Result;
-use crate::kernels::{self, SparsePlace};
+use crate::kernels::{self, CheckedRows, SparsePlace};
 use crate::simd::Real;
 
 /// Refuses rows of another number, and arrays whose lengths disagree.
@@ -26,6 +26,39 @@ pub(super) fn check<E>(rows: &Csr<'_, E>, dims: &Dims) -> Result<()> {
         return Err(bad("sparse rows", format!("{expected}, with a column of each number"), found));
     }
     Ok(())
+}
+
+/// Rows whose columns were checked.
+#[derive(Clone, Copy)]
+enum Lists<'a, E> {
+    I32(CheckedRows<'a, E, i32>),
+    I64(CheckedRows<'a, E, i64>),
+}
+
+impl<'a, E: ArrayFloat> Lists<'a, E> {
+    fn new(rows: &Csr<'a, E>, d: usize) -> Option<Self> {
+        Some(match rows.places {
+            Places::I32(columns, starts) => Lists::I32(CheckedRows::new(rows.numbers, columns, starts, d)?),
+            Places::I64(columns, starts) => Lists::I64(CheckedRows::new(rows.numbers, columns, starts, d)?),
+        })
+    }
+}
+
+/// The argument of a run whose columns were checked last, as one of so many numbers.
+pub(super) struct Checked<'a, E>(Option<(usize, usize, Lists<'a, E>)>);
+
+impl<'a, E: ArrayFloat> Checked<'a, E> {
+    pub(super) fn none() -> Self {
+        Checked(None)
+    }
+
+    /// Checks an argument, unless it was the last.
+    fn rows(&mut self, input: usize, rows: &Csr<'a, E>, d: usize) -> Option<Lists<'a, E>> {
+        if !matches!(self.0, Some((last, of, _)) if (last, of) == (input, d)) {
+            self.0 = Some((input, d, Lists::new(rows, d)?));
+        }
+        self.0.map(|(_, _, rows)| rows)
+    }
 }
 
 /// A product that is ready to run.
@@ -52,10 +85,11 @@ impl SparseStep {
         Ok(SparseStep { dot, input, array: of[1], m, k, n, to })
     }
 
-    pub(super) fn run<'a, E: ArrayFloat>(
+    pub(super) fn run<'a, 'r, E: ArrayFloat>(
         &self,
         floats: &mut Bank<E>,
-        arguments: &[Argument<'_, E>],
+        arguments: &[Argument<'r, E>],
+        checked: &mut Checked<'r, E>,
         given: &impl Fn(Source) -> &'a [E],
     ) -> Result<()> {
         let Some(Argument::Sparse(rows)) = arguments.get(self.input) else {
@@ -63,12 +97,45 @@ impl SparseStep {
         };
         let mut to = std::mem::take(&mut floats.buffers[self.to]);
         let array = &floats.read(self.array.place.source, given)[self.array.place.offset..][..self.array.size()];
-        let done = match rows.places {
-            Places::I32(columns, starts) => self.product(rows.numbers, columns, starts, array, &mut to),
-            Places::I64(columns, starts) => self.product(rows.numbers, columns, starts, array, &mut to),
-        };
+        let mut done = Ok(());
+        if !self.of_vector(rows, checked, array, &mut to) {
+            done = match rows.places {
+                Places::I32(columns, starts) => self.product(rows.numbers, columns, starts, array, &mut to),
+                Places::I64(columns, starts) => self.product(rows.numbers, columns, starts, array, &mut to),
+            };
+        }
         floats.buffers[self.to] = to;
         done
+    }
+
+    /// The product with a vector, or the total of rows times its numbers; false where it is another one, or rows are wrong.
+    fn of_vector<'r, E: ArrayFloat>(
+        &self,
+        rows: &Csr<'r, E>,
+        checked: &mut Checked<'r, E>,
+        y: &[E],
+        to: &mut [E],
+    ) -> bool {
+        let SparseDot { kind, adjoint, .. } = self.dot;
+        let size = match kind {
+            SparseKind::Times if self.n == 1 && !adjoint => self.m,
+            SparseKind::Total if self.n == 1 && !(adjoint && y.iter().any(|g| g.is_unreached())) => self.k,
+            _ => return false,
+        };
+        let Some(rows) = checked.rows(self.input, rows, self.k) else { return false };
+        let to = &mut to[..size];
+        match (kind, rows) {
+            (SparseKind::Times, Lists::I32(rows)) => kernels::sparse_dots(&rows, y, to),
+            (SparseKind::Times, Lists::I64(rows)) => kernels::sparse_dots(&rows, y, to),
+            (_, rows) => {
+                to.fill(if adjoint { E::UNREACHED } else { <E as Real>::of(0.0) });
+                match rows {
+                    Lists::I32(rows) => kernels::sparse_add(&rows, y, adjoint, to),
+                    Lists::I64(rows) => kernels::sparse_add(&rows, y, adjoint, to),
+                }
+            }
+        }
+        true
     }
 
     fn product<E: ArrayFloat, I: SparsePlace + Into<i64>>(
@@ -90,16 +157,6 @@ impl SparseStep {
         };
         let to = &mut to[..size];
         to.fill(if is_adjoint { E::UNREACHED } else { zero });
-        let is_done = match kind {
-            SparseKind::Times if n == 1 && !is_adjoint => kernels::sparse_dots(numbers, columns, starts, y, to),
-            SparseKind::Total if n == 1 && !(is_adjoint && y.iter().any(|g| g.is_unreached())) => {
-                kernels::sparse_add(numbers, columns, starts, y, is_adjoint, to)
-            }
-            _ => false,
-        };
-        if is_done {
-            return Ok(());
-        }
         let add = |to: &mut E, x: E, y: E| {
             if !is_adjoint {
                 *to = *to + x * y;

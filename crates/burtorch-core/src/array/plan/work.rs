@@ -160,7 +160,8 @@ pub(super) fn in_pairs(mut work: Vec<Work>, blocks: usize) -> Vec<Work> {
     work
 }
 
-fn as_first(op: BlockOp) -> Option<OneOfTwo> {
+/// The operation as the first of two.
+pub(super) fn as_first(op: BlockOp) -> Option<OneOfTwo> {
     Some(match op {
         BlockOp::Math(MathOp::Add) => OneOfTwo::Add,
         BlockOp::Math(MathOp::Sub) => OneOfTwo::Sub,
@@ -171,7 +172,8 @@ fn as_first(op: BlockOp) -> Option<OneOfTwo> {
     })
 }
 
-fn as_second(op: BlockOp) -> Option<OneOfTwo> {
+/// The operation as the second of two.
+pub(super) fn as_second(op: BlockOp) -> Option<OneOfTwo> {
     match op {
         BlockOp::Contribution => Some(OneOfTwo::Contribution),
         BlockOp::Math(MathOp::Neg) => None,

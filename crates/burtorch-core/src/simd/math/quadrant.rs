@@ -13,10 +13,13 @@ const PIO2: [f64; 3] = [1.5707963267341256, 6.077100506506192e-11, 3.52155986518
 const PIO2_PAIR: [f64; 2] = [std::f64::consts::FRAC_PI_2, 6.123233995736766e-17];
 
 /// Up to here x is in no other quadrant than that of 0.
-const NEAR: f64 = 0.785;
+pub(super) const NEAR: f64 = 0.785;
+
+/// Between these |x| is in quadrant 1.
+pub(super) const NEXT: [f64; 2] = [0.7854, 2.356];
 
 /// Where the method changes.
-const FAR: f64 = 1048576.0;
+pub(super) const FAR: f64 = 1048576.0;
 
 /// 64 zeros, then the first 1280 binary digits of 2/pi after the point.
 const TWO_OVER_PI: [u64; 21] = [
@@ -59,18 +62,13 @@ pub(super) fn reduce<W: Real<Elem = f64>, const SHORT: bool>(x: W) -> Reduced<W>
     if W::LANES == 1 && x.abs().is_le(W::of(NEAR)).all() {
         return Reduced { quadrant: W::of(0.0), r: x, low: W::of(0.0) };
     }
-    let (quadrant, _) = (x * W::of(std::f64::consts::FRAC_2_PI)).round_to_int();
-    // x - n (P0 + P1 + P2): the first difference is exact, the second keeps both its errors.
-    let first = (-quadrant).mul_add(W::of(PIO2[0]), x);
+    let quadrant = nearest(x);
     let near = if SHORT {
+        let first = (-quadrant).mul_add(W::of(PIO2[0]), x);
         Reduced { quadrant, r: (-quadrant).mul_add(W::of(PIO2[1]), first), low: W::of(0.0) }
     } else {
-        let product = quadrant * W::of(PIO2[1]);
-        let product_low = quadrant.mul_add(W::of(PIO2[1]), -product);
-        let (second, second_low) = two_sum(first, -product);
-        let low = (-quadrant).mul_add(W::of(PIO2[2]), second_low - product_low);
-        let (r, low) = fast_two_sum(second, low);
-        Reduced { quadrant, r, low }
+        let (second, r, low) = parts(x, quadrant);
+        Reduced { quadrant, r, low: low - (r - second) }
     };
     if x.abs().is_le(W::of(FAR)).all() {
         return near;
@@ -78,6 +76,24 @@ pub(super) fn reduce<W: Real<Elem = f64>, const SHORT: bool>(x: W) -> Reduced<W>
     let mut mixed = near;
     replace_far(&x, &mut mixed);
     mixed
+}
+
+/// The multiple of pi/2 next to x, for x up to [`FAR`].
+#[inline(always)]
+pub(super) fn nearest<W: Real<Elem = f64>>(x: W) -> W {
+    (x * W::of(std::f64::consts::FRAC_2_PI)).round_to_int().0
+}
+
+/// x - n (P0 + P1 + P2) as two numbers, and between them their sum: the first difference is exact, the second keeps both its
+/// errors.
+#[inline(always)]
+pub(super) fn parts<W: Real<Elem = f64>>(x: W, n: W) -> (W, W, W) {
+    let first = (-n).mul_add(W::of(PIO2[0]), x);
+    let product = n * W::of(PIO2[1]);
+    let product_low = n.mul_add(W::of(PIO2[1]), -product);
+    let (second, second_low) = two_sum(first, -product);
+    let low = (-n).mul_add(W::of(PIO2[2]), second_low - product_low);
+    (second, second + low, low)
 }
 
 /// Reduces the lanes beyond [`FAR`] by the other method; by reference, as it is compiled once for all levels.

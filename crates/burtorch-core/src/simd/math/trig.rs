@@ -3,8 +3,8 @@
 //! Both kernels on |r| <= pi/4, then the quadrant chooses. f32 goes through f64, where short polynomials suffice.
 
 use super::poly::{fast_two_sum, poly};
-use super::quadrant::{Reduced, reduce};
-use crate::simd::{Bits, Real};
+use super::quadrant::{FAR, NEAR, NEXT, Reduced, nearest, parts, reduce};
+use crate::simd::{Bits, Real, Truth};
 
 /// (sin r - r) / r^3 in r^2, |r| <= pi/4; error 2^-58 relative.
 const SIN: [f64; 6] = [
@@ -40,20 +40,33 @@ pub(super) type Pair<W> = (W, W);
 /// sin and cos of r + low, |r| <= pi/4.
 #[inline(always)]
 pub(super) fn sin_cos<W: Real, const SHORT: bool>(r: W, low: W) -> (Pair<W>, Pair<W>) {
+    (sin_near::<W, SHORT>(r, low), cos_near::<W, SHORT>(r, low))
+}
+
+/// sin of r + low, |r| <= pi/4.
+#[inline(always)]
+fn sin_near<W: Real, const SHORT: bool>(r: W, low: W) -> Pair<W> {
+    let z = r * r;
+    if SHORT {
+        return ((z * r).mul_add(poly(z, &SIN_SHORT), r), W::of(0.0));
+    }
+    let head = W::of(1.0) - W::of(0.5) * z;
+    fast_two_sum(r, (z * r).mul_add(poly(z, &SIN), low * head))
+}
+
+/// cos of r + low, |r| <= pi/4.
+#[inline(always)]
+fn cos_near<W: Real, const SHORT: bool>(r: W, low: W) -> Pair<W> {
     let (one, half) = (W::of(1.0), W::of(0.5));
     let z = r * r;
     let half_z = half * z;
     let head = one - half_z;
     if SHORT {
-        let zero = W::of(0.0);
-        let sin = (z * r).mul_add(poly(z, &SIN_SHORT), r);
-        return ((sin, zero), ((z * z).mul_add(poly(z, &COS_SHORT), head), zero));
+        return ((z * z).mul_add(poly(z, &COS_SHORT), head), W::of(0.0));
     }
-    let sin_rest = (z * r).mul_add(poly(z, &SIN), low * head);
     // What 1 - z/2 lost, and what z itself lost.
     let lost = ((one - head) - half_z) - half * r.mul_add(r, -z);
-    let cos_rest = (z * z).mul_add(poly(z, &COS), (-r).mul_add(low, lost));
-    (fast_two_sum(r, sin_rest), fast_two_sum(head, cos_rest))
+    fast_two_sum(head, (z * z).mul_add(poly(z, &COS), (-r).mul_add(low, lost)))
 }
 
 /// Whether `n` is odd, as 2.0 or 0.0.
@@ -72,10 +85,41 @@ fn flip<W: Real>(y: W, n: W::Int) -> W {
 /// sin of x plus `turn` quarter turns, in f64.
 #[inline(always)]
 fn wave<W: Real<Elem = f64>, const SHORT: bool>(x: W, turn: f64) -> W {
+    if W::LANES == 1
+        && !SHORT
+        && let Some(y) = wave_of_number(x, turn)
+    {
+        return y;
+    }
     let Reduced { quadrant, r, low } = reduce::<W, SHORT>(x);
-    let (sin, cos) = sin_cos::<W, SHORT>(r, low);
     let (_, n) = (quadrant + W::of(turn)).round_to_int();
+    let (sin, cos) = sin_cos::<W, SHORT>(r, low);
     flip(W::select(odd::<W>(n).is_gt(W::of(0.0)), cos.0, sin.0), n)
+}
+
+/// The same bits for a single number, with branches that a CPU predicts where arguments change slowly, as in the steps of a loop:
+/// the result waits for neither the quadrant, the low part nor the other function (11 ns of latency instead of 20). `None` for
+/// numbers that are rare.
+#[inline(always)]
+fn wave_of_number<W: Real<Elem = f64>>(x: W, turn: f64) -> Option<W> {
+    let size = x.abs();
+    if size.is_le(W::of(NEAR)).all() {
+        let zero = W::of(0.0);
+        return Some(if turn == 0.0 { sin_near::<W, false>(x, zero).0 } else { cos_near::<W, false>(x, zero).0 });
+    }
+    if !size.is_le(W::of(FAR)).all() {
+        return None;
+    }
+    let is_next = (size.is_gt(W::of(NEXT[0])) & size.is_lt(W::of(NEXT[1]))).all();
+    let quadrant = if is_next { W::of(1.0).copysign(x) } else { nearest(x) };
+    let (first, r, low) = parts(x, quadrant);
+    if !first.is_eq(r).all() {
+        return None;
+    }
+    let (_, n) = (quadrant + W::of(turn)).round_to_int();
+    let is_odd = odd::<W>(n).is_gt(W::of(0.0)).all();
+    let y = if is_odd { cos_near::<W, false>(first, low).0 } else { sin_near::<W, false>(first, low).0 };
+    Some(flip(y, n))
 }
 
 /// tan x and its derivative, in f64.
@@ -132,4 +176,34 @@ pub fn tan<V: Real>(x: V) -> V {
 pub fn tan_grad<V: Real>(x: V) -> V {
     let (_, grad) = if V::DOUBLE { slope::<V::Wide, false>(x.widen()) } else { slope::<V::Wide, true>(x.widen()) };
     V::narrow(grad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::Simd;
+
+    /// `x` and its neighbours, up to so many places away.
+    fn around(x: f64, places: i64) -> impl Iterator<Item = f64> {
+        (-places..=places).map(move |by| f64::from_bits(x.to_bits().wrapping_add_signed(by)))
+    }
+
+    /// Where a single number takes another way, and anywhere.
+    #[test]
+    fn single_numbers_have_the_bits_of_lanes() {
+        let mut numbers: Vec<f64> =
+            [NEAR, NEXT[0], NEXT[1], FAR, 1e-9].into_iter().flat_map(|x| around(x, 50)).collect();
+        for k in 0..4000 {
+            numbers.extend(around(f64::from(k) * std::f64::consts::FRAC_PI_4, 2));
+            numbers.extend(around(f64::from(k * 197) * std::f64::consts::FRAC_PI_2, 2));
+            numbers.push(f64::from(k) * 0.0037);
+            numbers.push(f64::from_bits((k as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        }
+        numbers.extend([0.0, f64::INFINITY, f64::NAN, f64::MIN_POSITIVE, f64::MAX]);
+        for x in numbers.into_iter().flat_map(|x| [x, -x]) {
+            let lanes = Simd::<f64, 4>::splat(x);
+            let (y, of_lanes) = ([sin(x), cos(x)], [sin(lanes)[1], cos(lanes)[1]]);
+            assert_eq!(y.map(f64::to_bits), of_lanes.map(f64::to_bits), "{x:e}");
+        }
+    }
 }
