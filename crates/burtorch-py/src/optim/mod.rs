@@ -14,6 +14,7 @@ use pyo3::types::PyBytes;
 
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
+use crate::convert::stop::{PyStop, begin_unless};
 use crate::params::PyParameters;
 use moving::{Moving, with_rule};
 
@@ -86,7 +87,12 @@ impl PySgd {
     }
 
     /// Move the values one step against the gradients.
-    fn step(&self, py: Python<'_>) -> PyResult<()> {
+    ///
+    /// `stop=`, a `bt.Stop()`: once it is set a step does not begin (StoppedError, and nothing has moved); one that has begun moves
+    /// all values.
+    #[pyo3(signature = (*, stop=None))]
+    fn step(&self, py: Python<'_>, stop: Option<&Bound<'_, PyStop>>) -> PyResult<()> {
+        begin_unless(py, stop)?;
         self.0.step(py)
     }
 
