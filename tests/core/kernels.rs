@@ -18,3 +18,4 @@ mod softmax;
 mod stops;
 mod strips;
 mod token_product;
+mod weight_parts;

@@ -79,6 +79,84 @@ def test_a_stop_at_any_moment_leaves_all_whole(kind, n, threads):
     assert np.array(params.grads).tobytes() == full.tobytes()
 
 
+def test_large_gradients_are_zero_after_a_stop_and_whole_after_the_next_call():
+    # Their pages are given back to the system, around what is frozen, also under arrays that are held.
+    params = bt.Parameters(seed=1)
+    model = bt.nn.CharMLP(params, vocab=27, context=16, embedding=64, hidden=512)
+    held = np.asarray(params.grads)
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 27, (70, 16)).astype("int32"), rng.integers(0, 27, 70).astype("int32")
+    oracle = bt.Oracle(model)
+    for frozen in ([], range(100_000, 300_000)):
+        if len(frozen):
+            params.freeze(frozen)
+        full = np.array(oracle(x, y)[1])
+        assert held.any()
+        with pytest.raises(bt.StoppedError):
+            oracle(x, y, deadline=0)
+        assert not held.any()
+        assert np.array(oracle(x, y)[1]).tobytes() == full.tobytes()
+        assert held.tobytes() == full.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["mlp", "gpt", "wide"])
+@pytest.mark.parametrize("n", [1, 10, 70])
+def test_a_step_of_an_oracle_moves_all_values_or_none(kind, n):
+    model, x, y = model_and_batch(kind, n)
+    params = model.params
+    before = np.array(params.values)
+    oracle = bt.Oracle(model)
+    loss = oracle.step(x, y, 0.1)
+    after = np.array(params.values)
+    params.values[:] = before
+    began = time.perf_counter()
+    oracle.step(x, y, 0.1)
+    took = time.perf_counter() - began
+    draw = random.Random(n)
+    for moment in range(MOMENTS // 6):
+        params.values[:] = before
+        try:
+            assert oracle.step(x, y, 0.1, deadline=draw.uniform(0, 1.5 * took) if moment else 0.0) == loss
+        except bt.StoppedError:
+            assert np.array(params.values).tobytes() == before.tobytes()
+        else:
+            assert moment
+            assert np.array(params.values).tobytes() == after.tobytes()
+
+
+@pytest.mark.parametrize("make", [bt.optim.SGD, bt.optim.Adam, bt.optim.AdamW])
+def test_a_step_of_an_optimiser_does_not_begin_after_a_stop(make):
+    params = bt.Parameters(dtype="float64")
+    params.tensor(3, init=1.0)
+    params.grads[:] = [1.0, 2.0, 3.0]
+    optimizer, stop = make(params, lr=0.5), bt.Stop()
+    stop.set()
+    with pytest.raises(bt.StoppedError):
+        optimizer.step(stop=stop)
+    assert list(params.values) == [1.0] * 3
+    stop.clear()
+    optimizer.step(stop=stop)
+    moved = list(params.values)
+    params.values[:] = 1.0
+    make(params, lr=0.5).step()
+    assert list(params.values) == moved != [1.0] * 3
+
+
+def test_a_step_of_a_callables_oracle_moves_all_values_or_none():
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor(2, init=1.0)
+    oracle = bt.Oracle(lambda x, y: (bt.inner_product(w, x) - y) ** 2, params=params)
+    x, y = [[1.0, 2.0], [0.0, 1.0]], [0.0, 1.0]
+    with pytest.raises(bt.StoppedError):
+        oracle.step(x, y, 0.1, deadline=0.0)
+    assert list(params.values) == [1.0, 1.0]
+    loss = oracle.step(x, y, 0.1, deadline=3600.0)
+    moved = list(params.values)
+    params.values[:] = 1.0
+    assert oracle.step(x, y, 0.1) == loss
+    assert list(params.values) == moved != [1.0, 1.0]
+
+
 def test_another_thread_stops_a_call():
     params = bt.Parameters(dtype="float32")
     model = bt.nn.CharMLP(params, vocab=27, context=8, embedding=32, hidden=256)

@@ -2,7 +2,7 @@
 //!
 //! Promises: no gradient below it is requested. Reads each scalar node and each block once.
 
-use crate::graph::{BlockHeader, Topology};
+use crate::graph::{BlockHeader, OperandRun, TokenRecord, Topology, is_over_tokens};
 use crate::ops::{Arity, Op};
 use crate::params::Gradients;
 use crate::scalar::Float;
@@ -33,12 +33,19 @@ pub(super) fn floor<E: Float>(
         if matches!(arity, Arity::Unary | Arity::Binary | Arity::WithConstant) {
             continue;
         }
+        let wants =
+            |run: OperandRun| run.source > 0 && params[places[run.source as usize - 1] as usize].wants_any(run.range());
         let mut reads = false;
-        graph.for_each_operand(node, |run| {
-            reads = reads || run.source > 0 && params[places[run.source as usize - 1] as usize].wants_any(run.range());
-        });
         if arity == Arity::Block {
-            node = BlockHeader::read(graph.extra, graph.operands[node as usize][0]).first;
+            let at = graph.operands[node as usize][0];
+            // Most blocks of a GPT, whose records have one form.
+            match is_over_tokens(op) {
+                true => reads = TokenRecord::read(graph.extra, at).runs().any(wants),
+                false => graph.for_each_operand(node, |run| reads = reads || wants(run)),
+            }
+            node = BlockHeader::read(graph.extra, at).first;
+        } else {
+            graph.for_each_operand(node, |run| reads = reads || wants(run));
         }
         if reads {
             floor = node;
@@ -49,6 +56,9 @@ pub(super) fn floor<E: Float>(
 
 /// How many of the last ops are constants. Blocks of 64 are compared at once.
 fn n_constants(ops: &[Op]) -> usize {
+    if ops.last() != Some(&Op::Constant) {
+        return 0;
+    }
     let are_constants = |ops: &[Op]| ops.iter().fold(true, |all, &op| all & (op == Op::Constant));
     let together: usize = ops.rchunks_exact(64).take_while(|ops| are_constants(ops)).map(<[Op]>::len).sum();
     together + ops[..ops.len() - together].iter().rev().take_while(|&&op| op == Op::Constant).count()

@@ -263,6 +263,8 @@ impl<S: BlockMath> Graph<'_, S> {
             *to = floor::floor(topology, params, &places, root.0, bottom);
             bottom = root.0 + 1;
         }
+        // Nobody asks for what lies below, and the next sweep finds it dirty.
+        let (fresh, stale) = if fresh.end <= floors[0] { (0..0, fresh) } else { (fresh, 0..0) };
         let room = (self.extra.as_slice(), self.scratch.as_mut_slice(), self.n_threads);
         let whole = Sweep::below(top.0, self.columns.split_for_sweep(), room, (params, &places));
         // A closure, so that the lifetime gets shorter.
@@ -285,8 +287,12 @@ impl<S: BlockMath> Graph<'_, S> {
             sweep.add_deferred();
         }
         let low = sweep.low;
+        let is_over = sweep.is_over;
         self.dirty = (low, top.0 + 1);
-        if sweep.is_over || stop::has_ended() {
+        if !stale.is_empty() {
+            self.add_dirty(stale);
+        }
+        if is_over || stop::has_ended() {
             return Err(Error::Interrupted);
         }
         self.commit_leaves(low, top.0);

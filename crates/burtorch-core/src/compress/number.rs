@@ -2,7 +2,7 @@
 
 use crate::kernels::KernelFloat;
 use crate::scalar::Float;
-use crate::simd::{REACH, list_f32, list_f64, reach_f32, reach_f64};
+use crate::simd::{Places, REACH, list_f32, list_f64, reach_f32, reach_f64};
 
 mod sealed {
     pub trait Sealed {}
@@ -25,9 +25,9 @@ pub trait Number: Float + KernelFloat + sealed::Sealed {
     fn of_bits(bits: u64) -> Self;
     /// A bit for each number whose magnitude is at least this one.
     fn reach(numbers: &[Self; REACH], magnitude: u64) -> u32;
-    /// Appends the places of numbers whose magnitude is at least this one, the first number being at `first`, to a list with room
-    /// for all.
-    fn list(numbers: &[[Self; REACH]], magnitude: u64, first: u32, to: &mut Vec<u32>);
+    /// Appends numbers whose magnitude is at least this one, and their places, to lists of one length with room for all; they may be
+    /// `few`.
+    fn list(numbers: &[[Self; REACH]], magnitude: u64, of: (Places<'_>, bool), to: (&mut Vec<u32>, &mut Vec<Self>));
 
     /// Its bits without the sign: ordered as absolute values are.
     #[inline(always)]
@@ -71,8 +71,13 @@ macro_rules! number {
             }
 
             #[inline(always)]
-            fn list(numbers: &[[Self; REACH]], magnitude: u64, first: u32, to: &mut Vec<u32>) {
-                $list(numbers, magnitude as _, first, to);
+            fn list(
+                numbers: &[[Self; REACH]],
+                magnitude: u64,
+                of: (Places<'_>, bool),
+                to: (&mut Vec<u32>, &mut Vec<Self>),
+            ) {
+                $list(numbers, magnitude as _, of, to);
             }
         }
     };

@@ -104,7 +104,7 @@ impl<F: Number> Largest<F> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::top::{Candidates, largest};
+    use super::super::top::{Candidates, Chosen, largest};
     use super::*;
     use crate::draw::{Draw, Purpose};
 
@@ -122,8 +122,9 @@ mod tests {
                 _ => draw.uniform() - 0.5,
             };
             let x: Vec<f64> = (0..d).map(|_| next()).collect();
-            let mut expected = Vec::new();
-            largest(&x, k, &mut Candidates::default(), &mut expected).unwrap();
+            let (mut expected, mut largest_numbers) = (Vec::new(), Vec::new());
+            let chosen = Chosen { indices: &mut expected, numbers: &mut largest_numbers };
+            largest(&x, k, &mut Candidates::default(), chosen).unwrap();
             let mut parts = Vec::from_iter(std::iter::once(0..d));
             for _ in 0..draw.below(5) {
                 let part = parts.swap_remove(draw.below(parts.len() as u64) as usize);

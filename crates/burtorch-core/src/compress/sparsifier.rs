@@ -2,7 +2,7 @@
 
 use super::message::{Message, Support, WHAT};
 use super::number::Number;
-use super::top::largest;
+use super::top::{Chosen, largest};
 use crate::draw::Draw;
 use crate::error::{Error, Result};
 use crate::interrupt::ask_at;
@@ -133,12 +133,12 @@ impl Sparsifier {
             Sparsifier::RandK(_) | Sparsifier::RandSeqK(_) | Sparsifier::PermK => {}
             Sparsifier::All => whole(x, out)?,
             Sparsifier::TopK(count) => {
-                largest(x, count.of(d)?, &mut out.work.candidates, &mut out.indices)?;
-                gather(x, Support::Chosen, out)?;
+                out.begin(d, Support::Chosen, 0)?;
+                largest_of(x, count.of(d)?, out)?;
             }
             Sparsifier::TopLeK(count) => {
                 let k = count.of(d)?;
-                largest(x, k, &mut out.work.candidates, &mut out.indices)?;
+                largest_of(x, k, out)?;
                 at_most(x, k, draw, out)?;
                 gather(x, Support::Chosen, out)?;
             }
@@ -159,6 +159,12 @@ fn whole<F: Number>(x: &[F], out: &mut Message<F>) -> Result<()> {
     out.begin(x.len(), Support::All, x.len())?;
     out.numbers.extend_from_slice(x);
     Ok(())
+}
+
+/// The k largest numbers, without their frame.
+fn largest_of<F: Number>(x: &[F], k: usize, out: &mut Message<F>) -> Result<()> {
+    let Message { indices, numbers, work, .. } = out;
+    largest(x, k, &mut work.candidates, Chosen { indices, numbers })
 }
 
 /// The numbers at the indices.

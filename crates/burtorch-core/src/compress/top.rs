@@ -1,8 +1,8 @@
 //! The largest numbers of a vector.
 //!
 //! The simple algorithm sorts all magnitudes. Departures: 1. a sample of a long vector gives a magnitude that a few more than k
-//! numbers reach, and one pass at the speed of memory finds these, 32 at a time; a misleading sample costs a second pass over
-//! all nonzero numbers. 2. All numbers are compared with magnitudes that narrow the range of the k-th one, 8 numbers at a
+//! numbers reach, and one pass at the speed of memory copies these, 32 at a time; a misleading sample costs a second pass over
+//! all nonzero numbers. 2. Whole numbers are compared with magnitudes that narrow the range of the k-th one, 8 numbers at a
 //! time: in turn with one that about k reach if magnitudes are spread evenly, and with the middle of the range.
 
 use super::number::Number;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::{PIECE, ask_at};
 use crate::kernels;
 use crate::memory::reserve_in;
-use crate::simd::REACH;
+use crate::simd::{Places, REACH};
 
 const WHAT: &str = "the largest numbers of a vector";
 
@@ -20,6 +20,12 @@ const SAMPLE: usize = 4096;
 const LISTED: usize = 16;
 /// Neighbours that are sampled together, in a line of the cache.
 const NEIGHBOURS: usize = 8;
+/// A chunk in so many, or fewer, holds one of the numbers that are listed: whether it does is foreseen.
+const FEW: usize = 2;
+
+/// Numbers between two magnitudes, at most, that are looked at one by one.
+const BAND: usize = 512;
+
 /// Numbers that are large enough to be looked at again, ascending by index.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates<F> {
@@ -27,40 +33,65 @@ pub(super) struct Candidates<F> {
     numbers: Vec<F>,
 }
 
-/// Writes the indices of the `k` numbers with the largest magnitudes, ascending; of equal ones those with the lowest indices.
+/// Makes `out` the `k` numbers with the largest magnitudes and their indices, ascending; of equal ones those with the lowest indices.
 /// `k` is at least 1 and at most the numbers there are. An error if one is NaN; infinities come first.
-pub(super) fn largest<F: Number>(x: &[F], k: usize, candidates: &mut Candidates<F>, out: &mut Vec<u32>) -> Result<()> {
+pub(super) fn largest<F: Number>(
+    x: &[F],
+    k: usize,
+    candidates: &mut Candidates<F>,
+    mut out: Chosen<'_, F>,
+) -> Result<()> {
     out.clear();
-    reserve_in(out, k, WHAT)?;
     if x.len() < 4 * SAMPLE {
-        choose(x, k, F::INFINITE / 2, out)?;
-        check(x, out)?;
-    } else {
-        let guess = Guess::new(x, k);
-        candidates.collect(x, guess.least, guess.most)?;
-        if candidates.indices.len() < k && guess.least > 1 {
-            candidates.collect(x, 1, k)?;
-        }
-        if candidates.indices.len() < k {
-            check(x, &candidates.indices)?;
-            with_zeros(x, k - candidates.indices.len(), &candidates.indices, out);
-        } else {
-            choose(&candidates.numbers, k, guess.near, out)?;
-            out.iter_mut().for_each(|i| *i = candidates.indices[*i as usize]);
-            // Without infinities there is no NaN.
-            if reaching(&candidates.numbers, F::INFINITE)? > 0 {
-                check(x, out)?;
-            }
-        }
+        choose(x, None, k, F::INFINITE / 2, &mut out)?;
+        return out.check();
     }
-    Ok(())
+    let guess = Guess::new(x, k);
+    candidates.collect(x, guess.least, guess.most)?;
+    if candidates.indices.len() < k && guess.least > 1 {
+        candidates.collect(x, 1, k)?;
+    }
+    let Candidates { indices, numbers } = candidates;
+    if indices.len() < k {
+        out.reserve(k)?;
+        with_zeros(x, k - indices.len(), indices, out.indices);
+        out.numbers.extend(out.indices.iter().map(|&i| x[i as usize]));
+    } else {
+        choose(numbers, Some(indices), k, guess.near, &mut out)?;
+    }
+    out.check()
 }
 
-/// An error if one of these is NaN.
-fn check<F: Number>(x: &[F], places: &[u32]) -> Result<()> {
-    match places.iter().find(|&&i| x[i as usize].magnitude() > F::INFINITE) {
-        Some(i) => Err(not_a_number(*i as usize)),
-        None => Ok(()),
+/// Where numbers that are chosen go, and their indices.
+pub(super) struct Chosen<'a, F> {
+    pub(super) indices: &'a mut Vec<u32>,
+    pub(super) numbers: &'a mut Vec<F>,
+}
+
+impl<F: Number> Chosen<'_, F> {
+    fn clear(&mut self) {
+        self.indices.clear();
+        self.numbers.clear();
+    }
+
+    fn reserve(&mut self, n: usize) -> Result<()> {
+        reserve_in(self.indices, n, WHAT)?;
+        reserve_in(self.numbers, n, WHAT)
+    }
+
+    fn push(&mut self, index: u32, number: F) {
+        self.indices.push(index);
+        self.numbers.push(number);
+    }
+
+    /// An error if one is NaN.
+    fn check(&self) -> Result<()> {
+        // Without infinities there is no NaN.
+        if reaching(self.numbers, F::INFINITE)? == 0 {
+            return Ok(());
+        }
+        let wrong = self.numbers.iter().zip(&*self.indices).find(|(x, _)| x.magnitude() > F::INFINITE);
+        wrong.map_or(Ok(()), |(_, &index)| Err(not_a_number(index as usize)))
     }
 }
 
@@ -73,12 +104,35 @@ fn reaching<F: Number>(x: &[F], least: u64) -> Result<usize> {
     counts.sum()
 }
 
-/// Writes the places of the `k` with the largest magnitudes, of which about k reach `near`.
-fn choose<F: Number>(x: &[F], k: usize, near: u64, out: &mut Vec<u32>) -> Result<()> {
-    // At least k numbers reach `low`, and k or fewer `high`: so many do.
+/// Lists the `k` numbers with the largest magnitudes, of which about k reach `near`; they are at these places, or side by side.
+fn choose<F: Number>(x: &[F], places: Option<&[u32]>, k: usize, near: u64, out: &mut Chosen<'_, F>) -> Result<()> {
+    let (low, high, at_high) = narrowed(x, k, near)?;
+    if at_high == k {
+        return list_reaching(x, places, high, k, out);
+    }
+    out.reserve(k)?;
+    let mut left = k.saturating_sub(at_high);
+    for (i, &number) in x.iter().enumerate() {
+        let magnitude = number.magnitude();
+        if magnitude >= high || magnitude == low && left > 0 {
+            left -= usize::from(magnitude < high);
+            out.push(places.map_or(i as u32, |places| places[i]), number);
+        }
+    }
+    out.indices.truncate(k);
+    out.numbers.truncate(k);
+    Ok(())
+}
+
+/// Two magnitudes: k or more numbers reach the lower one and k or fewer the upper one, and if not just k reach both, those in
+/// between are equal. How many reach the upper one.
+fn narrowed<F: Number>(x: &[F], k: usize, near: u64) -> Result<(u64, u64, usize)> {
     let (mut low, mut high, mut at_low, mut at_high) = (0, F::INFINITE + 1, x.len(), 0);
     let (mut next, mut turn) = (near.clamp(1, F::INFINITE), 0);
     while high - low > 1 {
+        if high <= F::INFINITE && at_low - at_high <= BAND {
+            return within(x, k, (low, high), at_high);
+        }
         let found = reaching(x, next)?;
         if found >= k {
             (low, at_low) = (next, found);
@@ -86,26 +140,45 @@ fn choose<F: Number>(x: &[F], k: usize, near: u64, out: &mut Vec<u32>) -> Result
         if found <= k {
             (high, at_high) = (next, found);
         }
+        let n = (at_low - at_high).max(1) as f64;
+        // Somewhat too far on either side in turn, so that both come near; else the middle.
+        let rank = (at_low - k) as f64 + [n.sqrt(), -n.sqrt(), 0.0][turn % 3];
+        let share = if turn % 3 < 2 { (rank / n).clamp(0.0, 1.0) } else { 0.5 };
         turn += 1;
-        let share = if turn % 2 == 1 { (at_low - k) as f64 / (at_low - at_high).max(1) as f64 } else { 0.5 };
         next = (low + ((high - low) as f64 * share) as u64).clamp(low + 1, high.max(low + 2) - 1);
     }
     if high > F::INFINITE {
         at_high = x.iter().filter(|x| x.magnitude() >= high).count();
     }
+    Ok((low, high, at_high))
+}
+
+/// The same where `at_high` numbers, at most k, reach the upper magnitude, and few are between both.
+fn within<F: Number>(x: &[F], k: usize, (low, high): (u64, u64), at_high: usize) -> Result<(u64, u64, usize)> {
     if at_high == k {
-        return list_reaching(x, high, k, out);
+        return Ok((low, high, k));
     }
-    let mut left = k.saturating_sub(at_high);
-    for (i, x) in x.iter().enumerate() {
-        let magnitude = x.magnitude();
-        if magnitude >= high || magnitude == low && left > 0 {
-            left -= usize::from(magnitude < high);
-            out.push(i as u32);
+    let mut between = [0; BAND];
+    let mut n = 0;
+    let mut put = |x: F| {
+        between[n] = x.magnitude();
+        n += 1;
+    };
+    let (chunks, rest) = x.as_chunks::<REACH>();
+    for (c, chunk) in chunks.iter().enumerate() {
+        ask_at(c * REACH)?;
+        let mut found = F::reach(chunk, low) & !F::reach(chunk, high);
+        while found != 0 {
+            put(chunk[found.trailing_zeros() as usize]);
+            found &= found - 1;
         }
     }
-    out.truncate(k);
-    Ok(())
+    rest.iter().filter(|x| (low..high).contains(&x.magnitude())).for_each(|&x| put(x));
+    let between = &mut between[..n];
+    let (larger, &mut least, _) = between.select_nth_unstable_by(k - at_high - 1, |a, b| b.cmp(a));
+    let above = at_high + larger.iter().filter(|&&x| x > least).count();
+    let reaching = at_high + between.iter().filter(|&&x| x >= least).count();
+    Ok(if reaching == k { (least, least, k) } else { (least, least + 1, above) })
 }
 
 /// The error for a NaN.
@@ -153,27 +226,36 @@ impl Guess {
 impl<F: Number> Candidates<F> {
     /// Lists the numbers of at least this magnitude, of which `expected` are likely enough.
     fn collect(&mut self, x: &[F], least: u64, expected: usize) -> Result<()> {
-        list_reaching(x, least, expected, &mut self.indices)?;
-        self.numbers.clear();
-        reserve_in(&mut self.numbers, self.indices.len(), WHAT)?;
-        self.numbers.extend(self.indices.iter().map(|&i| x[i as usize]));
-        Ok(())
+        let mut out = Chosen { indices: &mut self.indices, numbers: &mut self.numbers };
+        out.clear();
+        list_reaching(x, None, least, expected, &mut out)
     }
 }
 
-/// Makes `out` the places of the numbers of at least this magnitude, of which `expected` are likely enough.
-fn list_reaching<F: Number>(x: &[F], least: u64, expected: usize, out: &mut Vec<u32>) -> Result<()> {
-    out.clear();
+/// Appends the numbers of at least this magnitude, of which `expected` are likely enough; they are at these places, or side by side.
+fn list_reaching<F: Number>(
+    x: &[F],
+    places: Option<&[u32]>,
+    least: u64,
+    expected: usize,
+    out: &mut Chosen<'_, F>,
+) -> Result<()> {
     let (chunks, rest) = x.as_chunks::<REACH>();
-    reserve_in(out, (expected + LISTED * REACH).min(x.len()), WHAT)?;
+    out.reserve((expected + LISTED * REACH).min(x.len()))?;
+    let few = expected * FEW < chunks.len();
     for (k, some) in chunks.chunks(LISTED).enumerate() {
         ask_at(k * LISTED * REACH)?;
-        reserve_in(out, some.len() * REACH, WHAT)?;
-        F::list(some, least, (k * LISTED * REACH) as u32, out);
+        out.reserve(some.len() * REACH)?;
+        let places = match places {
+            Some(places) => Places::Listed(&places.as_chunks().0[k * LISTED..]),
+            None => Places::From((k * LISTED * REACH) as u32),
+        };
+        F::list(some, least, (places, few), (out.indices, out.numbers));
     }
-    reserve_in(out, rest.len(), WHAT)?;
-    let last = rest.iter().zip(x.len() - rest.len()..).filter(|(x, _)| x.magnitude() >= least);
-    out.extend(last.map(|(_, place)| place as u32));
+    out.reserve(rest.len())?;
+    for (i, &number) in (x.len() - rest.len()..).zip(rest).filter(|(_, x)| x.magnitude() >= least) {
+        out.push(places.map_or(i as u32, |places| places[i]), number);
+    }
     Ok(())
 }
 

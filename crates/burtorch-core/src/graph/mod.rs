@@ -51,7 +51,7 @@ pub use quick::Quick;
 pub use splice::{Joined, Spliced};
 pub use unevaluated::Unevaluated;
 
-pub(crate) use block::{AffineRecord, BlockHeader, MapRecord};
+pub(crate) use block::{AffineRecord, BlockHeader, MapRecord, TokenRecord, is_over_tokens};
 pub(crate) use check::{Check, Needs};
 pub(crate) use deferred::{Deferred, MAX_GROUPS};
 pub(crate) use liveness::NodeSet;

@@ -2,6 +2,7 @@
 //!
 //! Promises: each number has the bits of the whole gradient. Cost: that of the requested numbers, and some nanoseconds for each
 //! part; with lanes, a call of the kernel for each.
+#![allow(unsafe_code)]
 
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use super::float::KernelFloat;
 use super::levels::{Target, columns, leveled};
 use super::{Mode, Working};
 use crate::scalar::Scalar;
-use crate::simd::{Real, array_of};
+use crate::simd::{Real, Simd, SimdFloat, SimdUint, array_of};
 use crate::sync::stop::Pace;
 
 /// Weights of which parts are asked for.
@@ -65,6 +66,41 @@ impl Iterator for Each<'_> {
     }
 }
 
+/// Single weights that are taken together.
+const TOGETHER: usize = 8;
+
+impl Each<'_> {
+    /// Passes the next parts, if each of so many is a single weight: where the gradient of the first one goes, and the rows and
+    /// columns of all in a matrix of `n_in` columns. Gradients lie side by side. Else how many parts come before this is
+    /// worth asking again.
+    #[inline(always)]
+    fn singles(&mut self, n_in: usize) -> Result<(usize, [[u32; TOGETHER]; 2]), usize> {
+        let Some(gaps) = self.parts.skipped.get(self.next..).and_then(|gaps| gaps.first_chunk::<TOGETHER>()) else {
+            return Err(usize::MAX);
+        };
+        let mut behind = [0; TOGETHER];
+        let (mut before, mut others) = (self.at as u32, 0u32);
+        for (k, gap) in gaps.iter().enumerate() {
+            behind[k] = gap.start;
+            others |= u32::from(gap.start.wrapping_sub(before) != 1) << k;
+            before = gap.end;
+        }
+        if others != 0 {
+            return Err(TOGETHER - (others << (32 - TOGETHER)).leading_zeros() as usize);
+        }
+        let to = self.at - self.parts.weights.start - self.before;
+        self.next += TOGETHER;
+        self.before += before as usize - self.at - TOGETHER;
+        self.at = before as usize;
+        let at = Simd::from_array(behind) - Simd::splat(self.parts.weights.start as u32 + 1);
+        // The middle of a weight is at least 1 / 2 n_in rows away from a whole row, which a float64 tells apart.
+        let row = (at.cast::<f64>() + Simd::splat(0.5)) * Simd::splat(1.0 / n_in as f64);
+        // SAFETY: rows are fewer than weights, and these have places of 32 bits.
+        let row = unsafe { row.to_int_unchecked::<u32>() };
+        Ok((to, [row.to_array(), (at - row * Simd::splat(n_in as u32)).to_array()]))
+    }
+}
+
 /// One weight: its row and column, and where its gradient goes.
 #[derive(Clone, Copy, Debug)]
 pub struct OneWeight {
@@ -107,7 +143,21 @@ fn parts_as<E: KernelFloat, T: Target, const SET: bool>(dy: &[E], x: &[E], parts
     let n_in = x.len();
     assert_eq!(parts.weights.len(), dy.len() * n_in, "a weight matrix must hold n_out x n_in numbers");
     let mut pace = Pace::new();
-    for (at, mut to, mut n) in parts.each(out.len() < parts.weights.len()) {
+    let compact = out.len() < parts.weights.len();
+    let (mut each, mut one_by_one) = (parts.each(compact), if compact { 0 } else { usize::MAX });
+    loop {
+        if one_by_one == 0 {
+            match each.singles(n_in) {
+                Ok((to, places)) if pace.goes_on(TOGETHER * ONE) => {
+                    singles_step::<E, T, SET>(dy, x, &places, &mut out[to..]);
+                    continue;
+                }
+                Ok(_) => return,
+                Err(n) => one_by_one = n,
+            }
+        }
+        one_by_one -= 1;
+        let Some((at, mut to, mut n)) = each.next() else { return };
         let mut row = (at as u32 / n_in as u32) as usize;
         let mut first = at - row * n_in;
         if n == 1 {
@@ -128,6 +178,23 @@ fn parts_as<E: KernelFloat, T: Target, const SET: bool>(dy: &[E], x: &[E], parts
             (row, first, to, n) = (row + 1, 0, to + len, n - len);
         }
     }
+}
+
+/// Single weights, the gradients of which lie side by side.
+#[inline(always)]
+fn singles_step<E: KernelFloat, T: Target, const SET: bool>(
+    dy: &[E],
+    x: &[E],
+    [rows, columns]: &[[u32; TOGETHER]; 2],
+    out: &mut [E],
+) {
+    let (mut factors, mut inputs) = ([E::default(); TOGETHER], [E::default(); TOGETHER]);
+    for k in 0..TOGETHER {
+        (factors[k], inputs[k]) = (dy[rows[k] as usize], x[columns[k] as usize]);
+    }
+    let out = &mut out[..TOGETHER];
+    let before = if SET { E::V::<TOGETHER>::splat(E::default()) } else { E::V::<TOGETHER>::load(out) };
+    T::mul_add(E::V::<TOGETHER>::load(&factors), E::V::<TOGETHER>::load(&inputs), before).store(out);
 }
 
 /// Weights whose sums run side by side.

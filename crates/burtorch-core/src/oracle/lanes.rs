@@ -223,7 +223,8 @@ impl<S: BlockMath> LaneGraph<S> {
     ) -> Result<()> {
         let roots = self.build(pass, padding, params, samples, seed)?;
         let (root, seeds) = roots.roots[0];
-        self.graph.backward_with(root, seeds, &mut [params.stepped(lr)])
+        stop::before_sweep()?;
+        stop::sweeping(pass.watch, || self.graph.backward_with(root, seeds, &mut [params.stepped(lr)]))
     }
 
     /// The losses of `samples` only.

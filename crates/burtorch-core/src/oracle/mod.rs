@@ -10,6 +10,7 @@ mod cost;
 mod lanes;
 mod sink;
 mod some;
+mod step;
 mod stream;
 mod team;
 mod until;
@@ -30,7 +31,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId};
-use crate::kernels::sgd_update_on_threads;
 use crate::nn::Model;
 use crate::params::{InFlight, Parameters};
 use crate::scalar::{Float, Scalar};
@@ -283,42 +283,9 @@ impl<E: LaneFloat> Oracle<E> {
             return Ok(pass.n_finished);
         }
         if !matches!(swept, Ok(Ok(()))) {
-            params.zero_grad();
+            params.discard_grads();
         }
         swept.unwrap_or_else(|panic| resume_unwind(panic)).map(|()| pass.n_finished)
-    }
-
-    /// One step of plain gradient descent on the batch, `x -= lr g`; returns the loss before it.
-    ///
-    /// With samples that are computed at once (one, up to a group of lanes, or a block of 64), and a model each of whose
-    /// parameters one node reads, values change during the sweep and no gradient is stored: a third of the memory traffic,
-    /// and the numbers of [`Oracle::gradient`] and [`Sgd::step`](crate::Sgd::step) within rounding (embeddings that are
-    /// named twice, biases and the sums of input gradients are added up in another order).
-    /// What is in the gradients afterwards is not specified.
-    pub fn step<M: LaneModel<E> + ?Sized>(
-        &mut self,
-        model: &M,
-        params: &mut Parameters<'_, E>,
-        batch: Batch<'_, E>,
-        lr: f64,
-        interrupted: Interrupted<'_>,
-    ) -> Result<f64> {
-        crate::optim::check_rate("the learning rate", lr)?;
-        let lr = E::lit(lr);
-        let n = batch.len();
-        let (width, at_once) = self.lanes.next::<E>(n, <M as Model<E>>::fills_lanes_itself(model));
-        if n <= width && n <= at_once && <M as Model<E>>::reads_once(model) {
-            check(model, params, batch)?;
-            let mut sum = 0.0;
-            let each = &mut |_, loss: E| sum += loss.to_f64();
-            let mut pass = Pass::new(model, batch, interrupted, each, self.team.n_threads);
-            self.workspace.step(&mut pass, params, (width, n), (self.seed(n), lr))?;
-            return Ok(self.reduce(sum, n));
-        }
-        let loss = self.gradient(model, params, batch, interrupted)?;
-        let n_threads = self.team.n_threads.min(sync::n_cores());
-        params.for_each_trainable_mut(|_, x, g| sgd_update_on_threads(n_threads, lr, g, x));
-        Ok(loss)
     }
 
     /// The loss of the batch without its gradient.

@@ -81,7 +81,8 @@ impl<E: LaneFloat> Workspace<E> {
             narrow.step(pass, padding, params, 0..n, rates)
         } else {
             let loss = append(single, pass, params, 0)?;
-            single.backward_with(loss, rates.0, &mut [params.stepped(rates.1)])
+            stop::before_sweep()?;
+            stop::sweeping(pass.watch, || single.backward_with(loss, rates.0, &mut [params.stepped(rates.1)]))
         }
     }
 

@@ -53,6 +53,9 @@ use names::Names;
 /// reserved instead.
 const RESERVED: usize = 1 << 25;
 
+/// Bytes of gradients from which on pages are given back in place of writing zeros.
+const DISCARDED: usize = 1 << 19;
+
 /// Flat trainable numbers and their gradients.
 ///
 /// ```
@@ -332,6 +335,16 @@ impl<'m, E: Float> Parameters<'m, E> {
     /// Sets all gradients to zero.
     pub fn zero_grad(&mut self) {
         self.zero_grad_of(&Selection::ALL);
+    }
+
+    /// Sets all gradients to zero within microseconds, however many: pages of them go back to the system, which gives new ones when
+    /// they are next written.
+    pub(crate) fn discard_grads(&mut self) {
+        if self.grads.is_foreign() || self.n * size_of::<E>() < DISCARDED {
+            return self.zero_grad();
+        }
+        let (grads, n) = (&mut self.grads, self.n);
+        for_each_gap(&self.frozen, n, |range| grads.discard(range, n));
     }
 
     /// Sets the selected gradients to zero.

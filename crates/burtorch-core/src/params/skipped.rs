@@ -60,6 +60,10 @@ impl<'a> Skipped<'a> {
     #[inline(always)]
     pub(crate) fn leaves_any(self, range: Range<usize>) -> bool {
         let covers = |r: &Range<u32>| r.start as usize <= range.start && range.end <= r.end as usize;
+        // What lies before the first of them is asked for most often, of a set of last layers.
+        if self.ranges.first().is_some_and(covers) {
+            return false;
+        }
         self.ranges.is_empty() || !self.ranges.get(self.after(range.start)).is_some_and(covers)
     }
 

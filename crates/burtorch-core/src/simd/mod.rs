@@ -23,7 +23,7 @@ pub(crate) use array_of::array_of;
 pub use elementary::Elementary;
 pub(crate) use elementary::is_rare;
 pub use level::{Level, available_levels, force_level, level};
-pub(crate) use reach::{REACH, list_f32, list_f64, reach_f32, reach_f64};
+pub(crate) use reach::{Places, REACH, list_f32, list_f64, reach_f32, reach_f64};
 pub use real::{Bits, Real, Truth};
 pub use std::simd::cmp::{SimdPartialEq, SimdPartialOrd};
 pub use std::simd::num::{SimdFloat, SimdUint};

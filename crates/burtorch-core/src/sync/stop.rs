@@ -192,6 +192,11 @@ pub(crate) fn check() -> Result<()> {
     if has_ended() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
+/// Asks before work that comes to its end once it has begun.
+pub(crate) fn before_sweep() -> Result<()> {
+    if is_over() { Err(Error::Interrupted) } else { Ok(()) }
+}
+
 #[inline(never)]
 fn asked(counts: impl FnOnce(&Watch) -> bool) -> bool {
     let is_over = |watch: &Watch| counts(watch) && (has_ended() || watch.stop.is_set());

@@ -10,7 +10,7 @@ use crate::convert::buffer::type_name;
 use crate::convert::errors::derived;
 
 /// A token that ends the calls that watch it: `oracle(x, y, stop=token)`, `v.backward(stop=token)`, `f.map(x, stop=token)`,
-/// `method.run(stop=token)`. Any thread may set it.
+/// `optimiser.step(stop=token)`, `method.run(stop=token)`. Any thread may set it.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -80,6 +80,11 @@ pub fn watched_by(stop: Option<&Bound<'_, PyAny>>, deadline: Option<&Bound<'_, P
 pub fn stopped(py: Python<'_>) -> PyErr {
     let message = "the token was set, or the deadline passed, before the call was finished";
     derived(py, "StoppedError", message.into())
+}
+
+/// Refuses to start a call that runs to its end once it has started, if its token is set.
+pub fn begin_unless(py: Python<'_>, stop: Option<&Bound<'_, PyStop>>) -> PyResult<()> {
+    if stop.is_some_and(|stop| stop.get().stop.is_set()) { Err(stopped(py)) } else { Ok(()) }
 }
 
 /// Runs a call with `stop=` and `deadline=`, unless it is stopped before it starts.

@@ -7,6 +7,7 @@ use pyo3::types::PyBytes;
 use super::moving::{Moving, with_rule};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
+use crate::convert::stop::{PyStop, begin_unless};
 use crate::optim::trained::{Kind, Trained};
 use crate::params::{PyParameters, with_kernels};
 
@@ -105,7 +106,12 @@ impl PyAdam {
     }
 
     /// Update the values by one step.
-    fn step(&self, py: Python<'_>) -> PyResult<()> {
+    ///
+    /// `stop=`, a `bt.Stop()`: if it is set, the step does not start (StoppedError, and no value changes); a step that has started updates
+    /// all values.
+    #[pyo3(signature = (*, stop=None))]
+    fn step(&self, py: Python<'_>, stop: Option<&Bound<'_, PyStop>>) -> PyResult<()> {
+        begin_unless(py, stop)?;
         self.moving.step(py)
     }
 

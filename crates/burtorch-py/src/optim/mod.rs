@@ -14,6 +14,7 @@ use pyo3::types::PyBytes;
 
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
+use crate::convert::stop::{PyStop, begin_unless};
 use crate::params::PyParameters;
 use moving::{Moving, with_rule};
 
@@ -86,7 +87,12 @@ impl PySgd {
     }
 
     /// Update the values by one step against the gradients.
-    fn step(&self, py: Python<'_>) -> PyResult<()> {
+    ///
+    /// `stop=`, a `bt.Stop()`: if it is set, the step does not start (StoppedError, and no value changes); a step that has started updates
+    /// all values.
+    #[pyo3(signature = (*, stop=None))]
+    fn step(&self, py: Python<'_>, stop: Option<&Bound<'_, PyStop>>) -> PyResult<()> {
+        begin_unless(py, stop)?;
         self.0.step(py)
     }
 

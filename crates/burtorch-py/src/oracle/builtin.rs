@@ -363,7 +363,15 @@ fn compute<E: LaneFloat + Fill>(
             Ok(0.0)
         }
         Want::Loss => oracle.loss(model, params, batch, stop),
-        Want::Step(lr) => oracle.step(model, params, batch, lr, stop),
+        Want::Step(lr, None) => oracle.step(model, params, batch, lr, stop),
+        Want::Step(lr, Some((token, has_stopped))) => match oracle.step_until(model, params, batch, lr, token, stop) {
+            // As above.
+            Err(Error::Interrupted) => {
+                *has_stopped = true;
+                Ok(f64::NAN)
+            }
+            done => done,
+        },
         Want::Losses(losses) => {
             let mut found = vec![E::lit(0.0); batch.len()];
             oracle.losses(model, params, batch, &mut found, stop)?;

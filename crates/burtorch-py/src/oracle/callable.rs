@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use burtorch_core::erased::{AnyNumber, AnyNumbersMut, ErasedGraph, GradientTarget, Room, ScalarType, Seed};
 use burtorch_core::memory::filled;
-use burtorch_core::oracle::OracleMemory;
+use burtorch_core::oracle::{OracleMemory, Until};
 use burtorch_core::sync::Stop;
 use burtorch_core::{DType, Error, Lanes, NodeId, SweepOptions, Total};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -301,12 +301,23 @@ impl CallableEngine {
                 }
                 loss.unwrap_or_else(|panic| resume_unwind(panic))
             }
-            Want::Step(lr) => {
+            Want::Step(lr, stop) => {
                 if !(lr.is_finite() && lr >= 0.0) {
                     let (expected, found) = ("finite and at least 0".into(), lr.to_string());
                     return Err(Error::BadArgument { what: "the learning rate", expected, found }).or_raise(py);
                 }
-                let loss = self.gradient(py, None)?;
+                let loss = match stop {
+                    None => self.gradient(py, None)?,
+                    Some((stop, has_stopped)) => {
+                        let (until, mut n) = (Until { stop, keeps: false, probability: None }, None);
+                        let loss = self.until(py, WantUntil { wanted: None, at: None, out: None, until, n: &mut n })?;
+                        *has_stopped = n.is_none();
+                        if *has_stopped {
+                            return Ok(loss);
+                        }
+                        loss
+                    }
+                };
                 self.in_params(py, |params| params.descend(lr))?;
                 Ok(loss)
             }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use burtorch_core::draw::Draw;
 use burtorch_core::oracle::{Cost, OracleMemory, Until};
 use burtorch_core::params::WantedSet;
+use burtorch_core::sync::Stop;
 use burtorch_core::{Error, Float, Parameters};
 use pyo3::prelude::*;
 
@@ -61,8 +62,8 @@ pub enum Want<'a> {
     Loss,
     /// The loss of each sample.
     Losses(&'a mut Vec<f64>),
-    /// A step of gradient descent at this rate.
-    Step(f64),
+    /// A step of gradient descent at this rate, unless a token is set before values move: whether that was so.
+    Step(f64, Option<(&'a Stop, &'a mut bool)>),
     /// The norm of the gradient of each sample.
     Norms(&'a mut Vec<f64>),
 }

@@ -26,7 +26,7 @@ use crate::convert::errors::{if_any, to_python};
 use crate::convert::exclusive::Guarded;
 use crate::convert::gc::collected;
 use crate::convert::numbers::{as_numpy, has_dtype};
-use crate::convert::stop::{PyStop, watched};
+use crate::convert::stop::{PyStop, stopped, watched};
 use crate::nn::model_of;
 use crate::params::{PyParameters, PySubset, params_of, with_params};
 use builtin::BuiltinEngine;
@@ -489,8 +489,23 @@ impl PyOracle {
     /// If the samples of a batch are computed together, or there is only one, the values change during the backward pass and no
     /// gradient is stored: half the memory traffic of `oracle(...)` and `SGD.step()`, and the same numbers within
     /// rounding. The content of `params.grads` afterwards is unspecified. Raises ValueError for a rate that is negative or not finite.
-    fn step(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>, lr: f64) -> PyResult<f64> {
-        self.run(py, contexts, targets, Want::Step(lr))
+    ///
+    /// `stop=token, deadline=seconds` end it with a StoppedError, as they end a call, as long as no value has changed; after that the
+    /// step is completed.
+    #[pyo3(signature = (contexts, targets, lr, *, stop=None, deadline=None))]
+    fn step(
+        &self,
+        py: Python<'_>,
+        contexts: &Bound<'_, PyAny>,
+        targets: &Bound<'_, PyAny>,
+        lr: f64,
+        stop: Option<&Bound<'_, PyStop>>,
+        deadline: Option<f64>,
+    ) -> PyResult<f64> {
+        let (stop, mut has_stopped) = (watched(stop, deadline)?, false);
+        let want = Want::Step(lr, stop.as_ref().map(|stop| (stop, &mut has_stopped)));
+        let loss = self.run(py, contexts, targets, want)?;
+        if has_stopped { Err(stopped(py)) } else { Ok(loss) }
     }
 
     /// Bytes kept between calls: "activations" (nodes without adjoints), "adjoints", "samples" (inputs and labels).

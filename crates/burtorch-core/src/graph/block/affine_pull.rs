@@ -262,9 +262,14 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         if nodes.end <= self.floor as usize {
             return false;
         }
+        // The last output of a block speaks for it; only rows of a frozen table are outputs that hand nothing on.
+        let hands_nothing_on = |op| matches!(op, Op::Part | Op::Constant | Op::Param | Op::FrozenParam | Op::Gather);
+        let is_all_asked_for = || self.params.iter().all(|p| p.skipped.is_empty());
         let mut node = nodes.start;
-        // Only rows of a frozen table are outputs of a block that hand nothing on.
-        if node < nodes.end && self.recorded.ops[node] == Op::Part && self.params.iter().all(|p| p.skipped.is_empty()) {
+        if node < nodes.end
+            && (!hands_nothing_on(self.recorded.ops[nodes.end - 1])
+                || self.recorded.ops[node] == Op::Part && is_all_asked_for())
+        {
             return true;
         }
         while node < nodes.end {
@@ -365,9 +370,16 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
 
     /// Adds what weights and biases receive from all `places`.
     fn weight_grad_of(&mut self, layer: DenseLayer, places: &[Application], panel: &mut [S]) {
+        match places.len() {
+            1 => self.weight_grad_of_up_to::<1>(layer, places, panel),
+            _ => self.weight_grad_of_up_to::<MAX_GROUPS>(layer, places, panel),
+        }
+    }
+
+    fn weight_grad_of_up_to<const N: usize>(&mut self, layer: DenseLayer, places: &[Application], panel: &mut [S]) {
         let (n_in, n_out) = (layer.n_in as usize, layer.n_out as usize);
-        let mut x: [&[S]; MAX_GROUPS] = [&[]; MAX_GROUPS];
-        let mut dy: [&[S]; MAX_GROUPS] = [&[]; MAX_GROUPS];
+        let mut x: [&[S]; N] = [&[]; N];
+        let mut dy: [&[S]; N] = [&[]; N];
         for (k, &(input, output)) in places.iter().enumerate() {
             x[k] = &self.recorded.values[input as usize..][..n_in];
             dy[k] = &self.adjoints[(output - self.base) as usize..][..n_out];

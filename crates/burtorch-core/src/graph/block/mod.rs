@@ -34,6 +34,7 @@ pub use tokens::Tokens;
 pub(crate) use affine::AffineRecord;
 pub(crate) use map::MapRecord;
 pub(crate) use record::{BlockHeader, Field, Layout};
+pub(crate) use tokens::TokenRecord;
 
 use super::check::{Check, Checked};
 use super::operands::{OperandRun, StoreValues};

@@ -12,7 +12,8 @@ mod record;
 pub(super) use append::{BlockPlan, below, equal, per_lane, places, push_block_of, push_tokens, same_tokens};
 pub(super) use check::{Expected, is_whole, of_nodes, of_parameters};
 pub(super) use pull::{Pulled, Targets};
-pub(super) use record::{TokenRecord, float_parts};
+pub(crate) use record::TokenRecord;
+pub(super) use record::float_parts;
 
 use super::super::operands::{OperandRun, StoreValues};
 use super::super::{Graph, NodeId, Range};
