@@ -34,7 +34,6 @@ use crate::graph::{Graph, NodeId};
 use crate::nn::Model;
 use crate::params::{InFlight, Parameters};
 use crate::scalar::{Float, Scalar};
-use crate::sync;
 use crate::sync::stop::{self, Watch};
 use lanes::Pass;
 use sink::Sink;
