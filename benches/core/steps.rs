@@ -1,6 +1,6 @@
-//! Steps of L-SVRG and PAGE beside gradients alone: what drawing, moving and counting add. A turn takes some steps, and as many
-//! gradients of batches that were drawn by the same rule with another seed, so that neither finds its rows in the cache because the
-//! other has read them. The least time of many turns counts. Full gradients are left out.
+//! Steps of L-SVRG and PAGE compared with gradients alone: the cost of drawing, updating and counting. A turn takes some steps, and
+//! as many gradients of batches drawn by the same rule with another seed, so that neither finds its rows in the cache because
+//! the other has read them. The smallest time of many turns counts. Full gradients are excluded.
 
 use std::sync::Arc;
 use std::time::Instant;

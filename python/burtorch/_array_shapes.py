@@ -55,7 +55,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 
 def sections_of(number: Any) -> int:
-    """Into how many parts an array is split."""
+    """The number of parts of a split."""
     if (sections := operator.index(number)) <= 0:
         raise ValueError("number sections must be larger than 0.")
     return sections

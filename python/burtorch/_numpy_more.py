@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @public
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None or y is None:
-        raise TypeError("it needs a condition and two choices: without them the shape depends on the data")
+        raise TypeError("it needs a condition and two choices; without them the shape depends on numbers")
     return _core.array_where(condition, x, y)
 
 

@@ -38,7 +38,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 
 
 def end_of(a: Any, end: Any, axis: int) -> Any:
-    """What stands before or after ``a`` along an axis: a number stands there once in each row."""
+    """The array before or after ``a`` along an axis; a number is repeated for each row."""
     axis = axis_of(axis, a.ndim)
     return end if end.ndim else _arrays.broadcast_to(end, (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
 

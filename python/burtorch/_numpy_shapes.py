@@ -83,7 +83,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> Any:
 
 
 def of_rank(ary: Any, least: int, name: str) -> Any:
-    """The array, which must have so many dimensions."""
+    """The array, after a check of its number of dimensions."""
     if array(ary).ndim < least:
         raise ValueError(f"{name} only works on arrays of {least} or more dimensions")
     return ary

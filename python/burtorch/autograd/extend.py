@@ -1,7 +1,7 @@
-"""``primitive``, ``defvjp`` and ``defjvp`` of HIPS autograd: functions with derivatives of their own.
+"""``primitive``, ``defvjp`` and ``defjvp`` of HIPS autograd: functions with user-defined derivatives.
 
-Called with Arrays, a primitive and its rules are traced, as those of `burtorch.primitive` are: they are written with
-functions of NumPy that take Arrays. Called with numbers alone, it is the function itself.
+Called with Arrays, a primitive and its rules are traced, as with `burtorch.primitive`: write them with NumPy functions
+that accept Arrays. Called with numbers alone, the primitive is the original function.
 
     >>> import burtorch.autograd.numpy as np
     >>> from burtorch.autograd import grad
@@ -35,14 +35,14 @@ __all__ = ["defjvp", "defvjp", "primitive"]
 
 
 def primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose derivatives are those that `defvjp` or `defjvp` names."""
+    """A function whose derivatives `defvjp` or `defjvp` defines."""
 
     @functools.wraps(f_raw)
     def called(*arguments: Any, **keywords: Any) -> Any:
         arrays = [k for k, x in enumerate(arguments) if _holds_array(x)]
         if not arrays:
             return f_raw(*arguments, **keywords)
-        # Only Arrays have adjoints; what a rule is given besides is known.
+        # Only Arrays have adjoints; the other arguments of a rule are constants.
         rules = _Rules(called, arguments, keywords, arrays)
         own = bt.primitive(rules.function)
         if called.vjps:  # type: ignore[attr-defined]
@@ -109,7 +109,7 @@ class _Rules:
 
 
 def _sum(x: Any, y: Any) -> Any:
-    """The sum of two nests of one structure."""
+    """The sum of two nested structures of the same shape."""
     if isinstance(x, dict):
         return {key: _sum(one, y[key]) for key, one in x.items()}
     if isinstance(x, (list, tuple)):
@@ -121,10 +121,10 @@ def defvjp(fun: Any, *vjpmakers: Any, argnums: Iterable[int] | None = None) -> N
     """Sets the rules of reverse mode.
 
     Args:
-        fun: a function that `primitive` made.
+        fun: a function from `primitive`.
         vjpmakers: for each argument ``maker(ans, *args, **kwargs)``, which returns a function from the adjoint of the
-            result to that of the argument; None where it is 0.
-        argnums: the arguments that they are for, from the first on unless told.
+            result to that of the argument; None if it is 0.
+        argnums: the positions of these arguments (default: from the first on).
     """
     fun.vjps.update(zip(itertools.count() if argnums is None else argnums, vjpmakers))
 
@@ -133,9 +133,9 @@ def defjvp(fun: Any, *jvpfuns: Any, argnums: Iterable[int] | None = None) -> Non
     """Sets the rules of forward mode.
 
     Args:
-        fun: a function that `primitive` made.
-        jvpfuns: for each argument ``rule(g, ans, *args, **kwargs)``, which returns how the result changes as the
-            argument changes by g; None where it does not, and "same" where fun is linear in the argument.
-        argnums: the arguments that they are for, from the first on unless told.
+        fun: a function from `primitive`.
+        jvpfuns: for each argument ``rule(g, ans, *args, **kwargs)``, which returns the tangent of the result for
+            the tangent g of the argument; None if it is 0, and "same" if fun is linear in the argument.
+        argnums: the positions of these arguments (default: from the first on).
     """
     fun.jvps.update(zip(itertools.count() if argnums is None else argnums, jvpfuns))

@@ -1,4 +1,4 @@
-"""``check_grads`` of HIPS autograd: derivatives against differences."""
+"""``check_grads`` of HIPS autograd: derivatives compared with differences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_grads(
         modes: "fwd" for forward mode, "rev" for reverse mode, or both.
         order: the highest derivative that is checked.
 
-    One random direction is taken for each mode and order. Beside a kink the difference is not the derivative.
+    One random direction is checked for each mode and order. Near a kink the difference is not the derivative.
     """
     modes = (modes,) if isinstance(modes, str) else tuple(modes)
     if not modes or not {*modes} <= {"fwd", "rev"}:

@@ -26,7 +26,7 @@ pub(super) fn active_operands<'a>(instr: &'a ArrayInstr, active: &'a [bool]) -> 
     (0..instr.operands.len()).filter(|&k| active[instr.operands[k].at()] && moves(&instr.op, k))
 }
 
-/// For each value, whether it moves with one of `with`.
+/// For each value, whether it depends differentiably on one of `with`.
 pub(super) fn active_values(program: &ArrayProgram, with: &[ValueId]) -> Vec<bool> {
     let mut active = vec![false; program.n_values()];
     for v in with {
@@ -57,7 +57,7 @@ pub(super) fn active_values(program: &ArrayProgram, with: &[ValueId]) -> Vec<boo
     active
 }
 
-/// Which results of a program move with those arguments.
+/// Which results of a program depend differentiably on those arguments.
 pub(super) fn active_outputs(program: &ArrayProgram, arguments: &[bool]) -> Vec<bool> {
     let moving = program.inputs().iter().zip(arguments).filter(|(_, moves)| **moves).map(|(&v, _)| v);
     let floats: Vec<_> = moving.filter(|&v| program.type_of(v).element == Element::Float).collect();
@@ -65,7 +65,7 @@ pub(super) fn active_outputs(program: &ArrayProgram, arguments: &[bool]) -> Vec<
     program.outputs().iter().map(|v| active[v.at()]).collect()
 }
 
-/// Which arguments and results of a loop's body move, in some step, given which operands do.
+/// Which arguments and results of a loop's body are active, in some step, given the active operands.
 pub(super) fn active_in_loop(of: &Loop, operands: &[bool]) -> (Vec<bool>, Vec<bool>) {
     let body = &of.body.0;
     let is_float = |v: &ValueId| body.type_of(*v).element == Element::Float;

@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::scalar::DType;
 
 impl ArrayProgram {
-    /// The program for `rows` rows at once. `in_axes` says for each argument which axis of the new argument runs along the
-    /// rows, or that it is shared. Every result has the rows as its first axis.
+    /// The program for `rows` rows at once. `in_axes` gives for each argument the axis of the new argument along the
+    /// rows, or `None` for a shared one. Every result has the rows as its first axis.
     ///
     /// ```
     /// use burtorch_core::array::{Argument, ArrayBuilder, Element, Plan};
@@ -48,7 +48,7 @@ impl ArrayProgram {
     }
 }
 
-/// A program for many rows, being built.
+/// A program for many rows, under construction.
 pub(super) struct Batch {
     pub(super) b: ArrayBuilder,
     pub(super) rows: usize,
@@ -202,7 +202,7 @@ impl Batch {
         self.b.view(x, view)
     }
 
-    /// A shared matrix meets all rows in one product.
+    /// A shared matrix multiplies all rows in one product.
     fn dot(&mut self, dot: Dot, of: &[(ValueId, bool)], dims: Dims) -> Result<ValueId> {
         let Dot { transposed, adjoint } = dot;
         if dims.rank() == 2 && !of[1].1 {
@@ -229,7 +229,7 @@ impl Batch {
         self.b.view(product, View::Reshape(self.led(&[m, n])?))
     }
 
-    /// Right sides of all rows beside each other meet a shared matrix at once.
+    /// Right sides of all rows, side by side, are solved with a shared matrix at once.
     fn shared_matrix(&mut self, instr: &ArrayInstr, of: &[(ValueId, bool)]) -> Result<ValueId> {
         let sides = of[of.len() - 1].0;
         let [rows, n, m] = self.b.dims(sides)[..] else { return self.b.push(ArrayOp::Copy, &[sides]) };

@@ -9,12 +9,12 @@ use crate::error::Result;
 use crate::interrupt;
 use crate::scalar::DType;
 
-/// Values between two questions whether to end early: about a millisecond of any pass.
+/// Values between two checks whether to end early: about a millisecond of any pass.
 const QUESTIONS: usize = 1 << 11;
 
 /// Makes an [`ArrayProgram`], instruction by instruction.
 ///
-/// Methods that NumPy has by the same name follow its rules: operands broadcast, integers and masks become floats where a
+/// Methods with NumPy names follow NumPy's rules: operands broadcast, integers and masks become floats where a
 /// float is needed, negative axes count from the end.
 ///
 /// ```
@@ -42,7 +42,7 @@ impl ArrayBuilder {
         Ok(ArrayBuilder { program: ArrayProgram { dtype, instrs, known, inputs, params, outputs } })
     }
 
-    /// A builder that goes on where a program ended.
+    /// A builder that continues a program.
     pub(super) fn from(program: ArrayProgram) -> Self {
         ArrayBuilder { program }
     }
@@ -57,7 +57,7 @@ impl ArrayBuilder {
         self.program.type_of(value).dims
     }
 
-    /// What has been built so far.
+    /// The instructions so far.
     pub(super) fn so_far(&self) -> &ArrayProgram {
         &self.program
     }
@@ -73,7 +73,7 @@ impl ArrayBuilder {
         Ok(self.program.with_outputs(outputs.to_vec()))
     }
 
-    /// Several instructions, or none where one of them is refused.
+    /// Several instructions, or none if one of them is refused.
     pub(super) fn whole<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let p = &self.program;
         let before = [p.instrs.len(), p.known.len(), p.inputs.len(), p.params.len()];
@@ -97,7 +97,7 @@ impl ArrayBuilder {
         Err(bad("a value", expected, format!("number {}", value.0)))
     }
 
-    /// Appends an instruction that has several results.
+    /// Appends an instruction with several results.
     pub fn push_all(&mut self, op: ArrayOp, operands: &[ValueId]) -> Result<Vec<ValueId>> {
         // Every pass over a program comes by here.
         if self.program.known.len().is_multiple_of(QUESTIONS) && interrupt::is_over() {
@@ -134,13 +134,13 @@ impl ArrayBuilder {
         Ok((first..self.program.known.len()).map(|v| ValueId(v as u32)).collect())
     }
 
-    /// Appends an instruction, whose operands must have the very types that it takes.
+    /// Appends an instruction, whose operands must have exactly the types that it requires.
     pub fn push(&mut self, op: ArrayOp, operands: &[ValueId]) -> Result<ValueId> {
         Ok(self.push_all(op, operands)?[0])
     }
 }
 
-/// What nearly everything is built of.
+/// The basic instructions.
 impl ArrayBuilder {
     /// A new argument.
     pub fn input(&mut self, extents: &[usize], element: Element) -> Result<ValueId> {
@@ -157,7 +157,7 @@ impl ArrayBuilder {
         self.push(ArrayOp::Literal(x.to_bits()), &[])
     }
 
-    /// Another look at a value; the value itself where that is the same.
+    /// A view of a value; the value itself if the view is the identity.
     pub fn view(&mut self, x: ValueId, view: View) -> Result<ValueId> {
         self.check(x)?;
         let dims = self.dims(x);
@@ -204,7 +204,7 @@ impl ArrayBuilder {
         if element == Element::Float { self.push(ArrayOp::Convert(element), &[x]) } else { Ok(x) }
     }
 
-    /// Operands of one shape and one element, which the first of floats, integers and masks is that one of them has.
+    /// Operands of one shape and one element: float if one of them has floats, otherwise integer, otherwise mask.
     pub(super) fn together(&mut self, operands: &[ValueId]) -> Result<Vec<ValueId>> {
         let element = self.common_element(operands)?;
         let mut dims = Dims::SCALAR;
@@ -214,7 +214,7 @@ impl ArrayBuilder {
         operands.iter().map(|&v| self.convert(v, element).and_then(|v| self.broadcast_to(v, dims))).collect()
     }
 
-    /// The element that all of these can become without loss.
+    /// The element to which all of these convert without loss.
     pub(super) fn common_element(&self, operands: &[ValueId]) -> Result<Element> {
         operands.iter().try_for_each(|&v| self.check(v))?;
         let has = |element| operands.iter().any(|&v| self.type_of(v).element == element);

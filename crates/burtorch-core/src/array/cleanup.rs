@@ -26,8 +26,8 @@ fn needed(program: &ArrayProgram) -> Vec<bool> {
     needed
 }
 
-/// Whether an instruction computes no float, and its adjoint none: at most it looks at floats that are there. Equal ones may share one
-/// adjoint, which holds what their results receive.
+/// Whether an instruction computes no float, and its adjoint none: at most it reads existing floats. Equal ones may share one
+/// adjoint, the sum for their results.
 pub(super) fn computes_no_float(program: &ArrayProgram, at: usize) -> bool {
     let instr = &program.instrs()[at];
     let looks = matches!(
@@ -43,7 +43,7 @@ pub(super) fn computes_no_float(program: &ArrayProgram, at: usize) -> bool {
 }
 
 impl ArrayProgram {
-    /// The same program without instructions that no output needs and with equal instructions done once.
+    /// The same program without unused instructions and with equal instructions computed once.
     ///
     /// Costs time and memory proportional to the number of instructions. Derivatives of the result are those of this program up
     /// to the order in which contributions are added.
@@ -51,7 +51,7 @@ impl ArrayProgram {
         self.cleaned_of(|_| true)
     }
 
-    /// The same program without instructions that no output needs, and with those done once that compute no float: contributions
+    /// The same program without unused instructions, and with those computed once that compute no float: contributions
     /// are added in the same order.
     pub(super) fn pruned(&self) -> Result<ArrayProgram> {
         self.cleaned_of(|at| computes_no_float(self, at))
@@ -78,7 +78,7 @@ impl ArrayProgram {
         b.finish(&outputs)
     }
 
-    /// For each value the first one that is computed alike.
+    /// For each value the first equal one.
     pub(super) fn first_alike(&self) -> Vec<ValueId> {
         let mut first: Vec<_> = (0..self.n_values() as u32).map(ValueId).collect();
         let mut known: HashMap<(&ArrayOp, Box<[ValueId]>), usize> = HashMap::new();

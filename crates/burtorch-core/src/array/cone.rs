@@ -9,7 +9,7 @@ use super::build::ArrayBuilder;
 use super::instr::{ArrayOp, ArrayProgram, Data, Shared, ValueId};
 use crate::error::Result;
 
-/// Where a cone finds a value that it need not compute.
+/// The source of a value that a cone need not compute.
 #[derive(Clone, Debug)]
 pub enum Given {
     /// In a further argument.
@@ -18,20 +18,21 @@ pub enum Given {
     Numbers(Shared<Data>),
 }
 
-/// What a value needs.
+/// The instructions that a value needs.
 #[derive(Debug)]
 pub struct Cone {
-    /// Of the arguments of the program that is being built, then of the values in `arguments`; the value comes first among its
-    /// results, then those in `computed`.
+    /// Arguments: those of the program under construction, then the values in `arguments`; the value is the first
+    /// result, then those in `computed`.
     pub program: ArrayProgram,
     /// Values that are further arguments.
     pub arguments: Vec<ValueId>,
-    /// What is computed on the way.
+    /// Intermediate values.
     pub computed: Vec<ValueId>,
 }
 
 impl ArrayBuilder {
-    /// What a value needs besides those that `given` gives. Values of more than `most` numbers are not among what is computed.
+    /// The instructions for a value, except those that `given` provides. Values of more than `most` numbers are not in
+    /// `computed`.
     pub fn cone_of(&self, value: ValueId, most: usize, given: impl Fn(ValueId) -> Option<Given>) -> Result<Cone> {
         self.check(value)?;
         let program = self.so_far();

@@ -44,7 +44,7 @@ impl ArrayBuilder {
         })
     }
 
-    /// NumPy's `dot`: a product with a number, else the sum over the last axis of `x` and the last but one of `y`.
+    /// NumPy's `dot`: a product with a number, otherwise the sum over the last axis of `x` and the last but one of `y`.
     pub fn dot(&mut self, x: ValueId, y: ValueId) -> Result<ValueId> {
         self.check(x)?;
         self.check(y)?;
@@ -99,7 +99,7 @@ impl ArrayBuilder {
         self.whole(|b| b.contracted(operands.iter().copied().zip(labels).collect(), &out))
     }
 
-    /// The product of operands with labelled axes, summed over the labels that `out` does not name.
+    /// The product of operands with labelled axes, summed over the labels that are not in `out`.
     fn contracted(&mut self, operands: Vec<(ValueId, Vec<usize>)>, out: &[usize]) -> Result<ValueId> {
         // Extents by label: 1 broadcasts.
         let mut extents: Vec<(usize, usize)> = Vec::new();
@@ -146,7 +146,7 @@ impl ArrayBuilder {
         self.transpose(v, &axes)
     }
 
-    /// An operand summed over the labels that nothing else names.
+    /// An operand summed over the labels that occur nowhere else.
     fn without_own(
         &mut self,
         (v, labels): (ValueId, Vec<usize>),
@@ -162,7 +162,7 @@ impl ArrayBuilder {
         Ok((sum, labels.into_iter().filter(stays).collect()))
     }
 
-    /// The product of two operands, summed over the labels that both have and `wanted` does not name.
+    /// The product of two operands, summed over the labels that both have and `wanted` does not.
     fn pair(
         &mut self,
         (x, of_x): (ValueId, Vec<usize>),

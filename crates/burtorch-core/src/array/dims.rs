@@ -77,7 +77,7 @@ impl Dims {
         Dims::new(&extents[..rank])
     }
 
-    /// The axis that `axis` names, counted from the end if negative.
+    /// The axis with number `axis`, counted from the end if negative.
     pub fn axis(&self, axis: isize) -> Result<usize> {
         let rank = self.rank() as isize;
         if (-rank..rank).contains(&axis) {
@@ -143,7 +143,7 @@ pub type Strides = [isize; Dims::MOST];
 pub struct Axes(u16);
 
 impl Axes {
-    /// The axes that `axes` names in an array of shape `dims`, each once; all of them for `None`.
+    /// The axes in `axes` of an array of shape `dims`, each once; all of them for `None`.
     pub fn of(dims: &Dims, axes: Option<&[isize]>) -> Result<Self> {
         let Some(axes) = axes else { return Ok(Axes((1 << dims.rank()) - 1)) };
         let mut set = 0;
@@ -162,17 +162,17 @@ impl Axes {
         Axes(((1u32 << end) - (1u32 << start)) as u16)
     }
 
-    /// Whether it holds `axis`.
+    /// Whether it contains `axis`.
     pub fn has(self, axis: usize) -> bool {
         self.0 >> axis & 1 != 0
     }
 
-    /// How many it holds.
+    /// The number of axes.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Whether it holds none.
+    /// Whether it is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -188,7 +188,7 @@ impl Axes {
     }
 }
 
-/// An argument outside of its range.
+/// An argument outside its range.
 pub(super) fn bad(what: &'static str, expected: String, found: String) -> Error {
     Error::BadArgument { what, expected, found }
 }

@@ -11,7 +11,7 @@ use super::row::Row;
 use crate::error::Result;
 use crate::ops::Op;
 
-/// Copies a program into a builder, each instruction by `copy`, which is given its mapped operands.
+/// Copies a program into a builder, each instruction by `copy`, which receives its new operands.
 pub(super) fn copied(
     program: &ArrayProgram,
     mut copy: impl FnMut(&mut ArrayBuilder, usize, &[ValueId]) -> Result<Vec<ValueId>>,
@@ -34,7 +34,7 @@ pub(super) fn inlined(program: &ArrayProgram) -> Result<ArrayProgram> {
     written_out(program, |op| if let ArrayOp::Call(callee) = op { Some(callee) } else { None })
 }
 
-/// The program without calls and without what was kept apart, of which no derivative is taken any more.
+/// The program without calls and without opaque programs, of which no derivative is needed any more.
 pub(super) fn written_out_whole(program: &ArrayProgram) -> Result<ArrayProgram> {
     written_out(program, |op| match op {
         ArrayOp::Call(callee) | ArrayOp::Apart(Apart { body: callee, .. }) => Some(callee),
@@ -60,7 +60,7 @@ fn written_out(
 }
 
 impl ArrayBuilder {
-    /// The instructions of a program with these arguments; what each of its values is here.
+    /// The instructions of a program with these arguments; returns the new value of each.
     pub(super) fn append(&mut self, program: &ArrayProgram, arguments: &[ValueId]) -> Result<Vec<ValueId>> {
         let mut new = vec![ValueId(0); program.n_values()];
         for (v, &argument) in program.inputs().iter().zip(arguments) {
@@ -77,7 +77,7 @@ impl ArrayBuilder {
         Ok(new)
     }
 
-    /// The operations of a formula; of operands that it does not read, any value.
+    /// The operations of a formula; operands that it does not read may be any values.
     pub(super) fn formula(&mut self, formula: &Expansion, operands: &[ValueId]) -> Result<ValueId> {
         let dims = self.dims(operands[1]);
         let mut is_read = vec![false; formula.steps.len()];
@@ -122,8 +122,8 @@ impl ArrayBuilder {
         Ok(done[formula.result])
     }
 
-    /// What the contribution of an elementwise operation to its operand `k` changes by where its operands change by
-    /// `rates`; `of` are adjoint, operands and value. Nothing where it is 0 whatever they are.
+    /// The tangent of the contribution of an elementwise operation to its operand `k`, for tangents `rates` of its
+    /// operands; `of` are adjoint, operands and value. `None` if it is always 0.
     pub(super) fn bent_pull(
         &mut self,
         row: Row,
@@ -141,7 +141,7 @@ impl ArrayBuilder {
         self.hidden_with(of[0], bend).map(Some)
     }
 
-    /// `c` where `by` is reached; elsewhere unreached.
+    /// `c` if `by` is reached; otherwise unreached.
     pub(super) fn hidden_with(&mut self, by: ValueId, c: ValueId) -> Result<ValueId> {
         if !self.so_far().may_be_unreached(by) {
             return Ok(c);
@@ -158,7 +158,7 @@ impl ArrayBuilder {
         self.push(ArrayOp::Row(Row::Op(Op::AddConstant)), &[c, zero])
     }
 
-    /// What the product over axes contributes: the adjoint times the product of the numbers before and of those after.
+    /// The contribution of the product over axes: the adjoint times the product of the numbers before and of those after.
     pub(super) fn products_of_others(&mut self, axes: Axes, g: ValueId, x: ValueId) -> Result<ValueId> {
         let dims = self.dims(x);
         let order: Vec<_> = (0..dims.rank()).filter(|&a| !axes.has(a)).chain(axes.iter()).collect();

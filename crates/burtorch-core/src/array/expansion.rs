@@ -33,7 +33,7 @@ pub(crate) enum MathOp {
 }
 
 impl MathOp {
-    /// How many numbers it takes.
+    /// The number of its operands.
     pub(crate) fn arity(self) -> usize {
         match self {
             MathOp::Operand(_) | MathOp::Literal(_) => 0,
@@ -45,7 +45,7 @@ impl MathOp {
     }
 }
 
-/// An operation and the steps that it takes.
+/// An operation and its operands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MathStep {
     pub(crate) op: MathOp,
@@ -192,7 +192,7 @@ pub(crate) fn value_of(row: Row) -> Option<Expansion> {
     })
 }
 
-/// What a row contributes to operand `k`, with the adjoint as operand 0, operands 1 and 2, and the value as operand 3.
+/// The contribution of a row to operand `k`, with the adjoint as operand 0, operands 1 and 2, and the value as operand 3.
 pub(crate) fn partial_of(row: Row, k: usize) -> Option<Expansion> {
     record::<_, false>(|operands: [_; 4]| partial(row, k, operands))
 }

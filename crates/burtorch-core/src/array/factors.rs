@@ -53,7 +53,7 @@ impl ArrayBuilder {
         self.broadcast_to(matrix, dims)
     }
 
-    /// `yes` in a part of matrices, else `no`.
+    /// `yes` in a part of matrices, otherwise `no`.
     fn in_part(&mut self, part: Part, yes: ValueId, no: ValueId) -> Result<ValueId> {
         let dims = self.dims(yes);
         let [.., m, n] = *dims else { return Ok(yes) };
@@ -75,7 +75,7 @@ impl ArrayBuilder {
         self.in_part(part, x, others)
     }
 
-    /// Matrices with rows for columns.
+    /// Transposed matrices.
     pub(super) fn turned(&mut self, x: ValueId) -> Result<ValueId> {
         let rank = self.dims(x).rank();
         let axes = (0..rank - 2).chain([rank - 1, rank - 2]).collect();
@@ -87,7 +87,7 @@ impl ArrayBuilder {
         self.matrix_of(dims, |i, j| f64::from(u8::from(i == j)))
     }
 
-    /// The factors of which `packed` consists: `L` with its diagonal, and `U`.
+    /// The factors in `packed`: `L` with its diagonal, and `U`.
     fn unpacked(&mut self, packed: ValueId) -> Result<[ValueId; 2]> {
         let eye = self.eye(self.dims(packed))?;
         let l = self.in_part(Part::StrictLower, packed, eye)?;
@@ -109,7 +109,7 @@ impl ArrayBuilder {
         self.turned(x)
     }
 
-    /// What the adjoints of an instruction with several results contribute to its operand.
+    /// The contribution of the adjoints of an instruction with several results to its operand.
     pub(super) fn factors_back(&mut self, instr: &ArrayInstr, gs: &[Option<ValueId>]) -> Result<Option<ValueId>> {
         let result = |k| ValueId(instr.result.0 + k);
         match (&instr.op, gs) {

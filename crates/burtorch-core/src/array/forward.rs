@@ -55,10 +55,10 @@ impl ArrayProgram {
     }
 }
 
-/// A walk over a program's instructions, each of which is copied and followed by its tangent.
+/// A pass over a program's instructions, each of which is copied and followed by its tangent.
 pub(super) struct Forward {
     pub(super) b: ArrayBuilder,
-    /// What each value of the program is in the new one.
+    /// The new value of each value of the program.
     pub(super) new: Vec<ValueId>,
     /// The tangents of values of the new program.
     pub(super) tangents: Vec<Option<ValueId>>,
@@ -121,7 +121,7 @@ impl Forward {
 }
 
 impl ArrayBuilder {
-    /// A tangent with what does not move marked.
+    /// A tangent with zero tangents marked.
     pub(super) fn at_rest_unreached(&mut self, t: ValueId) -> Result<ValueId> {
         let dims = self.dims(t);
         let zero = self.literal(0.0)?;
@@ -131,7 +131,7 @@ impl ArrayBuilder {
         self.push(ArrayOp::Select, &[rests, unreached, t])
     }
 
-    /// The sum of those of two tangents that there are.
+    /// The sum of two tangents, each of which may be absent.
     pub(super) fn sum_of(&mut self, x: Option<ValueId>, y: Option<ValueId>) -> Result<Option<ValueId>> {
         match (x, y) {
             (Some(x), Some(y)) => self.push(ArrayOp::Accumulate, &[x, y]).map(Some),

@@ -13,15 +13,15 @@ use crate::ops::Op;
 /// One part of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Index {
-    /// One element of an axis, which goes.
+    /// One element of an axis, which is removed.
     At(isize),
     /// A range of an axis.
     Slice(Slice),
     /// A new axis of extent 1.
     New,
-    /// The axes that other parts do not name.
+    /// The remaining axes.
     Rest,
-    /// Integers, which name elements of an axis.
+    /// An array of integers, the indices along an axis.
     Array(ValueId),
 }
 
@@ -88,7 +88,7 @@ impl ArrayBuilder {
         })
     }
 
-    /// The elements that arrays of integers name: each with its place in the index and its axis of `x`.
+    /// The arrays of integers: each with its place in the index and its axis of `x`.
     fn gathered(&mut self, x: ValueId, arrays: &[(usize, usize, ValueId)]) -> Result<ValueId> {
         let dims = self.dims(x);
         let is_joined = arrays.windows(2).all(|pair| pair[1].0 == pair[0].0 + 1);
@@ -108,7 +108,7 @@ impl ArrayBuilder {
         self.take(x, at, first as isize)
     }
 
-    /// Several indices as one into the axes together. One of them that is outside of its axis gives one that is outside of all.
+    /// Several indices as one into the axes together. If one of them is outside its axis, the result is outside, too.
     fn flat_index(&mut self, indices: &[ValueId], extents: &[usize]) -> Result<ValueId> {
         if let [only] = indices {
             return Ok(*only);
@@ -137,14 +137,14 @@ impl ArrayBuilder {
         }
     }
 
-    /// The elements along an axis that integers name. The axes of the indices take its place.
+    /// The elements along an axis at integer indices. The axes of the indices take its place.
     pub fn take(&mut self, x: ValueId, indices: ValueId, axis: isize) -> Result<ValueId> {
         self.check(x)?;
         let axis = self.dims(x).axis(axis)?;
         self.push(ArrayOp::Take { axis, batch: 0 }, &[x, indices])
     }
 
-    /// For each row along an axis, the elements that a row of integers names; the other axes broadcast.
+    /// For each row along an axis, the elements at a row of integer indices; the other axes broadcast.
     pub fn take_along_axis(&mut self, x: ValueId, indices: ValueId, axis: isize) -> Result<ValueId> {
         self.whole(|b| {
             b.check(x)?;
@@ -211,7 +211,7 @@ impl ArrayBuilder {
         self.constant(Type { dims, element: Element::Mask }, data)
     }
 
-    /// An array of numbers that are known now.
+    /// An array of known numbers.
     pub fn constant(&mut self, ty: Type, data: super::instr::Data) -> Result<ValueId> {
         self.push(ArrayOp::Const(ty.dims, super::instr::Shared(std::sync::Arc::new(data))), &[])
     }

@@ -30,7 +30,7 @@ fn in_rank(axis: usize, dims: &Dims) -> Result<usize> {
 }
 
 impl View {
-    /// The shape that it gives.
+    /// The shape of the result.
     pub(super) fn dims(&self, of: &Dims) -> Result<Dims> {
         match self {
             View::Reshape(to) if to.size() == of.size() => Ok(*to),
@@ -90,7 +90,7 @@ fn right_sides(of: &Dims, sides: &Dims) -> Result<()> {
 }
 
 impl ArrayOp {
-    /// Whether each number of the result is made of those at its place in the operands.
+    /// Whether each number of the result depends only on the numbers at its place in the operands.
     pub(super) fn is_elementwise(&self) -> bool {
         matches!(
             self,
@@ -294,7 +294,7 @@ impl ArrayOp {
         }
     }
 
-    /// How many operands it takes; `found` where any number from one on will do.
+    /// The number of its operands; `found` if any number from one on is valid.
     fn arity(&self, found: usize) -> usize {
         match self {
             ArrayOp::Input(_) | ArrayOp::Param { .. } | ArrayOp::Literal(_) | ArrayOp::Integer(_) => 0,

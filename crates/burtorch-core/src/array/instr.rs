@@ -14,14 +14,14 @@ pub use super::kinds::{
     Comparison, Cumulate, Data, Dot, Element, Reduce, Shared, Slice, Solve, SparseDot, SparseKind, Type, View,
 };
 
-/// What an instruction does.
+/// The operation of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ArrayOp {
     /// An argument.
     Input(Type),
     /// Numbers of `Parameters` number `set`, read at every call.
     Param {
-        /// Which of the parameters that a call is given.
+        /// Which of the call's parameters.
         set: u32,
         /// The first number.
         start: usize,
@@ -34,36 +34,36 @@ pub enum ArrayOp {
     Integer(i64),
     /// An array of numbers.
     Const(Dims, Shared<Data>),
-    /// An adjoint that no path has reached.
+    /// An unreached adjoint.
     Unreached(Dims),
     /// An elementwise operation, of operands of equal shape.
     Row(Row),
-    /// What an elementwise operation contributes to its operand `k`: of the adjoint, the operands and the value.
+    /// The contribution of an elementwise operation to its operand `k`: of the adjoint, the operands and the value.
     Pull(Row, u8),
     /// A comparison of operands of equal shape.
     Compare(Comparison),
-    /// Of a mask and two operands.
+    /// A selection by a mask from two operands.
     Select,
-    /// The same numbers as another element: to integers toward zero, to a mask by `!= 0`. Nothing moves with the operand, so
+    /// The same numbers as another element: to integers toward zero, to a mask by `!= 0`. The result has no derivative, so
     /// floats as floats are constants of derivatives.
     Convert(Element),
-    /// A reduction, which takes its axes away.
+    /// A reduction, which removes its axes.
     Reduce(Reduce, Axes),
-    /// What a reduction contributes to its operand: of the adjoint, the operand and the value. No sum.
+    /// The contribution of a reduction to its operand: of the adjoint, the operand and the value. Not for sums.
     ReducePull(Reduce, Axes),
     /// The index of the first largest number along an axis, or of the smallest; a NaN counts as both.
     ArgExtreme {
-        /// The axis, which is taken away.
+        /// The axis, which is removed.
         axis: usize,
-        /// The largest?
+        /// Whether it is the largest.
         largest: bool,
     },
-    /// The indices that sort each row along the last axis, in ascending order: equal numbers stay in their order, and those
-    /// that are no numbers come last.
+    /// The indices that sort each row along the last axis, in ascending order: equal numbers keep their order, and NaNs
+    /// come last.
     ArgSort,
     /// A running result along an axis, or from its end.
     Cumulate {
-        /// What.
+        /// The kind.
         kind: Cumulate,
         /// The axis.
         axis: usize,
@@ -74,7 +74,7 @@ pub enum ArrayOp {
     Dot(Dot),
     /// A product of sparse rows and an array.
     Sparse(SparseDot),
-    /// Another look at the operand; nothing is computed.
+    /// A view of the operand; nothing is computed.
     View(View),
     /// The operand's numbers in C order.
     Copy,
@@ -88,7 +88,7 @@ pub enum ArrayOp {
         /// Axes that both have.
         batch: usize,
     },
-    /// Of a sum, indices and contributions: adds those, in order, where [`ArrayOp::Take`] would have found them.
+    /// Of a sum, indices and contributions: adds those, in order, at the places that [`ArrayOp::Take`] reads.
     ScatterAdd {
         /// The axis of the sum.
         axis: usize,
@@ -97,44 +97,44 @@ pub enum ArrayOp {
     },
     /// The sum of an adjoint and a contribution.
     Accumulate,
-    /// A term of a product of matrices: the product of two operands added to the third, rounded once where the CPU can. Of an
-    /// adjoint and a factor: the third operand where the adjoint is unreached.
+    /// A term of a product of matrices: the product of two operands added to the third, rounded once if the CPU can. Of an
+    /// adjoint and a factor: the third operand if the adjoint is unreached.
     MulAdd {
         /// Whether the first operand is an adjoint.
         of_adjoint: bool,
     },
-    /// The same where the contribution is to a slice.
+    /// The same, with the contribution added to a slice.
     AccumulateAt(Box<[Slice]>),
-    /// The operand as an adjoint: elements that are -0.0 are unreached. Bodies of loops begin so with adjoints of other steps.
+    /// The operand as an adjoint: elements that are -0.0 are unreached. Bodies of loops start so with adjoints of other steps.
     Adjoint,
-    /// The first operand, once the others are there: nothing is computed, and what is computed of it comes after them and is not
-    /// taken for what was computed before.
+    /// The first operand, available after the others: nothing is computed, and results from it come after them and are not
+    /// merged with equal earlier results.
     After,
     /// Factors of square matrices by rows: `U`, with `L` below its diagonal; which row of the matrix each row of `L U` is; and
     /// the sign of that permutation.
     Lu,
-    /// The lower factor of symmetric matrices, of which the lower triangles are read.
+    /// The lower factor of symmetric matrices; only their lower triangles are read.
     Cholesky,
     /// Factors of matrices `(.., m, n)` with `m >= n`: `Q` with orthonormal columns, and the upper triangle `R`.
     Qr,
     /// Solutions of triangular systems, of the triangles and right sides `(.., n, m)`.
     TriSolve(Solve),
     /// Solutions of linear systems, of the matrices, their two factors from [`ArrayOp::Lu`], and right sides `(.., n, m)`.
-    /// Moves with the matrices, from which the factors are known to come, and not with the factors.
+    /// Differentiated by the matrices, from which the factors are known to come, and not by the factors.
     LuSolve(Solve),
     /// All instructions of another program, on these operands. One result for each of its outputs.
     Call(Shared<ArrayProgram>),
-    /// The same, kept apart until derivatives have been taken.
+    /// The same, opaque until derivatives have been taken.
     Apart(Apart),
-    /// The instructions of another program again and again.
+    /// A loop over the instructions of another program.
     Loop(Loop),
     /// The instructions of a program for each of many rows.
     Rows(Rows),
     /// The instructions of one of two programs, on these operands after the predicate, a mask of shape ().
     Cond {
-        /// Where the predicate holds.
+        /// The branch for true.
         yes: Shared<ArrayProgram>,
-        /// Where it does not.
+        /// The branch for false.
         no: Shared<ArrayProgram>,
     },
 }
@@ -142,70 +142,70 @@ pub enum ArrayOp {
 /// A loop: a body that maps carries to carries, step by step.
 ///
 /// Operands: the number of steps if they are counted, then captures (equal in all steps), carries, and slices. The body takes captures,
-/// carries and, for each array of slices, that of the step; it gives the carries of the next step, then what is stacked.
-/// Results: the last carries, what was stacked, and of a `While` loop the number of steps.
+/// carries and, for each array of slices, that of the step; it returns the carries of the next step, then the stacked results.
+/// Results: the last carries, the stacked results, and of a `While` loop the number of steps.
 ///
-/// Arrays of slices have the steps as their first axis. Where the number of steps is not fixed they are *stacks* instead, for
-/// which a value of shape () stands that holds the number of steps; only counted loops take them.
+/// Arrays of slices have the steps as their first axis. If the number of steps is not fixed they are *stacks* instead,
+/// represented by a value of shape () with the number of steps; only counted loops read them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Loop {
     /// One step. It reads no parameters: these are captures.
     pub body: Shared<ArrayProgram>,
-    /// How many steps.
+    /// The number of steps.
     pub length: Length,
     /// From the last slice to the first.
     pub reverse: bool,
-    /// How many captures.
+    /// The number of captures.
     pub captures: usize,
-    /// How many carries.
+    /// The number of carries.
     pub carries: usize,
-    /// In reverse mode, carries are kept only every so many steps, and those in between are computed again.
+    /// In reverse mode, carries are stored only every so many steps, and those in between are recomputed.
     pub checkpoint: Option<usize>,
 }
 
-/// A program that has one derivative as a whole. Its operands are those of the body.
+/// An opaque program, differentiated as a whole. Its operands are those of the body.
 ///
-/// Without rules reverse mode keeps the operands alone, and computes again what lies between them and the results.
+/// Without rules reverse mode stores only the operands, and recomputes the values between them and the results.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Apart {
     /// Its instructions. It reads no parameters: these are operands.
     pub body: Shared<ArrayProgram>,
-    /// What its derivatives are in place of those of its instructions.
+    /// Its rules, in place of the derivatives of its instructions.
     pub rules: Option<Shared<Box<dyn Rules>>>,
 }
 
-/// Derivatives that somebody says a program has.
+/// User-defined derivatives of a program.
 pub trait Rules: Debug + Send + Sync {
     /// The name of the function.
     fn name(&self) -> &str;
     /// Equal for rules of one function.
     fn key(&self) -> usize;
-    /// The program that takes an adjoint for each result of floats, then the results and the operands, and gives what each
-    /// operand of floats receives; nothing if only [`Rules::forward`] is known. It is linear in the adjoints.
+    /// The program from an adjoint for each float result, then the results and the operands, to the adjoint of each
+    /// float operand; `None` if only [`Rules::forward`] is known. It is linear in the adjoints.
     fn reverse(&self) -> Result<Option<ArrayProgram>>;
-    /// The program that takes a tangent for each operand of floats, then the results and the operands, and gives the tangent of
-    /// each result of floats; nothing if only [`Rules::reverse`] is known. It is linear in the tangents.
+    /// The program from a tangent for each float operand, then the results and the operands, to the tangent of
+    /// each float result; `None` if only [`Rules::reverse`] is known. It is linear in the tangents.
     fn forward(&self) -> Result<Option<ArrayProgram>>;
 }
 
-/// A program for each of many rows: what `vmap` does, with totals over the rows. It runs in blocks of rows that stay in cache, so
-/// nothing is as long as the rows but what is given or asked for.
+/// A program for each of many rows: `vmap` with totals over the rows. It runs in blocks of rows that stay in cache, so
+/// only operands and results are as long as the rows.
 ///
 /// Operands: those of the body, of which mapped ones have the rows as their first axis and the others are shared. Results: those
-/// of the body, with the rows as their first axis or totalled over them: within a block, then block after block.
+/// of the body, with the rows as their first axis or summed over them: within a block, then block after block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rows {
     /// One row. It reads no parameters: these are shared operands.
     pub body: Shared<ArrayProgram>,
-    /// How many rows.
+    /// The number of rows.
     pub rows: usize,
     /// Which operands are mapped.
     pub mapped: Box<[bool]>,
-    /// What becomes of each result.
+    /// The kind of each result.
     pub results: Box<[OverRows]>,
 }
 
-/// What becomes of a result that there is one of for each row.
+/// The combination of the results of all rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OverRows {
     /// All of them, along a first axis.
@@ -216,29 +216,29 @@ pub enum OverRows {
     Mean,
 }
 
-/// How many steps a loop has.
+/// The number of steps of a loop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Length {
-    /// So many.
+    /// A fixed number.
     Fixed(usize),
-    /// As many as the first operand says, an integer of shape () that a `While` loop gave.
+    /// The first operand, an integer of shape () from a `While` loop.
     Counted,
-    /// As long as a program of captures and carries gives true.
+    /// As long as a program of captures and carries returns true.
     While {
         /// The program, whose result is a mask of shape ().
         condition: Shared<ArrayProgram>,
-        /// At most so many.
+        /// The largest number.
         most: Option<usize>,
     },
 }
 
 impl Loop {
-    /// Where captures begin among the operands.
+    /// The position of the first capture among the operands.
     pub(super) fn first(&self) -> usize {
         usize::from(self.length == Length::Counted)
     }
 
-    /// How many results of a step are stacked.
+    /// The number of stacked results of a step.
     pub(super) fn stacked(&self) -> usize {
         self.body.0.outputs.len() - self.carries
     }
@@ -262,15 +262,15 @@ impl ValueId {
 /// An instruction with its operands and its first result.
 #[derive(Clone, Debug)]
 pub struct ArrayInstr {
-    /// What it does.
+    /// The operation.
     pub op: ArrayOp,
-    /// What it takes.
+    /// Its operands.
     pub operands: Box<[ValueId]>,
-    /// What it gives: results are numbered in the order of instructions.
+    /// Its first result: results are numbered in the order of instructions.
     pub result: ValueId,
 }
 
-/// What is known of a value.
+/// The type and source of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) ty: Type,
@@ -306,7 +306,7 @@ impl ArrayProgram {
         &self.inputs
     }
 
-    /// The values that are read from parameters, in the order in which they were first named.
+    /// The values read from parameters, in the order of their first use.
     pub fn params(&self) -> &[ValueId] {
         &self.params
     }
@@ -316,7 +316,7 @@ impl ArrayProgram {
         &self.outputs
     }
 
-    /// How many values it has.
+    /// The number of values.
     pub fn n_values(&self) -> usize {
         self.known.len()
     }
@@ -336,17 +336,17 @@ impl ArrayProgram {
         self.outputs.iter().map(|&v| self.type_of(v)).collect()
     }
 
-    /// Whether elements of a value may be adjoints that no path reached.
+    /// Whether elements of a value may be unreached adjoints.
     pub(super) fn may_be_unreached(&self, value: ValueId) -> bool {
         self.known[value.at()].may_be_unreached
     }
 
-    /// The instruction that gives a value.
+    /// The instruction that computes a value.
     pub(super) fn instr_of(&self, v: ValueId) -> &ArrayInstr {
         &self.instrs[self.instrs.partition_point(|instr| instr.result <= v) - 1]
     }
 
-    /// The elements of an axis of `n` that indices name, if they are known and all inside.
+    /// The elements at the indices along an axis of `n`, if they are known and all inside.
     pub(super) fn known_indices(&self, v: ValueId, n: usize) -> Option<Vec<usize>> {
         let numbers = match &self.instr_of(v).op {
             ArrayOp::Integer(number) => std::slice::from_ref(number),
@@ -367,7 +367,7 @@ impl ArrayProgram {
         (self.instrs[at].result.0..end).map(ValueId)
     }
 
-    /// This with other results.
+    /// This program with other results.
     pub(super) fn with_outputs(mut self, outputs: Vec<ValueId>) -> Self {
         self.outputs = outputs;
         self

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use super::dims::Dims;
 use crate::kernels::Triangle;
 
-/// What an array holds.
+/// The element type of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     /// The float type of the program.
     Float,
     /// 64-bit integers: indices and counts; they receive no gradient.
     Int,
-    /// True or false.
+    /// A mask: true or false.
     Mask,
-    /// Rows of which each has its nonzero numbers and where they are, as arguments only: they multiply arrays, and receive no
+    /// Sparse rows, each with its nonzero numbers and their columns, as arguments only: they multiply arrays, and receive no
     /// gradient.
     Sparse,
 }
@@ -38,7 +38,7 @@ impl Type {
     }
 }
 
-/// A comparison of two floats or of two integers, or a question about one float.
+/// A comparison of two floats or of two integers, or a test of one float.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comparison {
     /// `x < y`.
@@ -47,18 +47,18 @@ pub enum Comparison {
     LessEqual,
     /// `x == y`.
     Equal,
-    /// Is it a NaN?
+    /// Whether it is a NaN.
     IsNan,
-    /// Is it an adjoint that no path reached?
+    /// Whether it is an unreached adjoint.
     IsUnreached,
 }
 
 /// A reduction over axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reduce {
-    /// The sum, in the order of `reduce_sum`; 0 of nothing.
+    /// The sum, in the order of `reduce_sum`; 0 if empty.
     Sum,
-    /// The product, from the first to the last; 1 of nothing.
+    /// The product, from the first to the last; 1 if empty.
     Prod,
     /// The largest.
     Max,
@@ -79,14 +79,14 @@ pub enum Cumulate {
     Recurrence,
 }
 
-/// Every `step`-th of an axis, `count` of them from `start`.
+/// A slice: every `step`-th element of an axis, `count` of them from `start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slice {
     /// The first.
     pub start: usize,
-    /// The distance, which may be negative.
+    /// The step, which may be negative.
     pub step: isize,
-    /// How many.
+    /// The number of elements.
     pub count: usize,
 }
 
@@ -96,14 +96,14 @@ impl Slice {
         Slice { start: 0, step: 1, count: extent }
     }
 
-    /// Whether it stays inside of an axis.
+    /// Whether it stays inside an axis.
     pub(super) fn fits(self, extent: usize) -> bool {
         let last = self.count.checked_sub(1).map(|n| self.start as i128 + n as i128 * self.step as i128);
         last.is_none_or(|last| self.start < extent && (0..extent as i128).contains(&last))
     }
 }
 
-/// Another look at the same numbers.
+/// A view of the same numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum View {
     /// The same numbers in C order with another shape.
@@ -116,17 +116,17 @@ pub enum View {
     Broadcast(Dims),
 }
 
-/// How a product of matrices reads its operands: `(batch .., m, k)` times `(batch .., k, n)`.
+/// The operands of a product of matrices: `(batch .., m, k)` times `(batch .., k, n)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Dot {
-    /// Whether the last two axes of each operand are exchanged.
+    /// Whether the last two axes of each operand are swapped.
     pub transposed: [bool; 2],
-    /// Whether each operand is an adjoint: terms with an unreached number are left out, and a result without terms is
+    /// Whether each operand is an adjoint: terms with an unreached number are skipped, and a result without terms is
     /// unreached.
     pub adjoint: [bool; 2],
 }
 
-/// How sparse rows `s` multiply an array `y`. A row alone, of shape (k,), is one of them.
+/// The kind of product of sparse rows `s` and an array `y`. A single row, of shape (k,), is one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SparseKind {
     /// `(m, k)` times `(k, n)` is `(m, n)`; of a row alone `(n,)`.
@@ -142,16 +142,16 @@ pub enum SparseKind {
 /// A product with sparse rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SparseDot {
-    /// Which one.
+    /// The kind.
     pub kind: SparseKind,
-    /// Whether the array is an adjoint: terms with an unreached number are left out, and a result without terms is unreached.
+    /// Whether the array is an adjoint: terms with an unreached number are skipped, and a result without terms is unreached.
     pub adjoint: bool,
 }
 
-/// What a system of equations is.
+/// The kind of a system of equations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Solve {
-    /// The triangle of the matrix; of a whole matrix only whether it is transposed counts.
+    /// The triangle of the matrix; for a whole matrix only its transposition counts.
     pub triangle: Triangle,
     /// Whether right sides are adjoints: columns without a reached element stay unreached.
     pub adjoint: bool,
@@ -171,7 +171,7 @@ pub enum Data {
 }
 
 impl Data {
-    /// How many numbers.
+    /// The number of elements.
     pub(super) fn len(&self) -> usize {
         match self {
             Data::F64(x) => x.len(),
@@ -204,7 +204,7 @@ impl<T> Hash for Shared<T> {
 }
 
 impl Reduce {
-    /// The name that NumPy or burtorch has for it.
+    /// Its name in NumPy or burtorch.
     pub fn name(self) -> &'static str {
         match self {
             Reduce::Sum => "sum",
@@ -216,7 +216,7 @@ impl Reduce {
         }
     }
 
-    /// Whether integers have it.
+    /// Whether it is defined for integers.
     pub(super) fn of_integers(self) -> bool {
         !matches!(self, Reduce::LogSumExp | Reduce::Norm2)
     }

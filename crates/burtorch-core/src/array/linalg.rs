@@ -165,8 +165,8 @@ impl ArrayBuilder {
         })
     }
 
-    /// The x that makes `|a x - b|` smallest, by QR factorisation; of several the shortest, where `a` has more columns than
-    /// rows. `a` must have full rank: else results are not finite or without meaning.
+    /// The x that minimises `|a x - b|`, by QR factorisation; the shortest one if `a` has more columns than
+    /// rows. `a` must have full rank: otherwise results are not finite or meaningless.
     pub fn lstsq(&mut self, a: ValueId, b: ValueId) -> Result<ValueId> {
         self.whole(|builder| {
             let (a, sides, is_vector) = builder.system(a, b)?;

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::ops::Op;
 
 impl ArrayBuilder {
-    /// What an elementwise operation contributes to operand `k`.
+    /// The contribution of an elementwise operation to operand `k`.
     pub(super) fn pull(&mut self, row: Row, k: usize, g: ValueId, operands: &[ValueId], z: ValueId) -> Result<ValueId> {
         if row.passes_on(k) {
             return Ok(g);
@@ -22,7 +22,7 @@ impl ArrayBuilder {
         self.push(ArrayOp::Pull(row, k as u8), &all)
     }
 
-    /// An adjoint times a factor; unreached where one of them is.
+    /// An adjoint times a factor; unreached if one of them is.
     pub(super) fn adjoint_product(&mut self, g: ValueId, factor: ValueId) -> Result<ValueId> {
         let product = self.pull(Row::Op(Op::Mul), 0, g, &[factor, factor], factor)?;
         self.hidden_with(factor, product)
@@ -33,7 +33,7 @@ impl ArrayBuilder {
         self.pull(Row::Op(Op::Neg), 0, g, &[g], g)
     }
 
-    /// A value of a reduction over `axes`, repeated over the shape that was reduced.
+    /// The value of a reduction over `axes`, repeated over the reduced shape.
     pub(super) fn over(&mut self, y: ValueId, dims: Dims, axes: Axes) -> Result<ValueId> {
         let y = self.view(y, View::Reshape(dims.reduced(axes, true)))?;
         self.broadcast_to(y, dims)
@@ -44,7 +44,7 @@ impl ArrayBuilder {
         if axes.is_empty() { Ok(x) } else { self.push(ArrayOp::Reduce(Reduce::Sum, axes), &[x]) }
     }
 
-    /// The sum that makes an array of the shape `to` of one that it was broadcast to.
+    /// The sum that reduces an array to the shape `to`, from which it was broadcast.
     pub(super) fn sum_to(&mut self, x: ValueId, to: Dims) -> Result<ValueId> {
         let from = self.dims(x);
         let new = from.rank() - to.rank();
@@ -63,7 +63,7 @@ impl ArrayBuilder {
         self.push(ArrayOp::ReducePull(kind, axes), &[one, x, y])
     }
 
-    /// What changes `v` of the operand of a reduction change its value by.
+    /// The tangent of a reduction's value for the tangent `v` of its operand.
     pub(super) fn moved_reduction(
         &mut self,
         kind: Reduce,
@@ -82,7 +82,7 @@ impl ArrayBuilder {
         self.sum_over(changes, axes)
     }
 
-    /// The second derivative of `g` times a reduction, applied to `v`; nothing where it is 0.
+    /// The second derivative of `g` times a reduction, applied to `v`; `None` if it is 0.
     pub(super) fn bent_reduction(
         &mut self,
         kind: Reduce,

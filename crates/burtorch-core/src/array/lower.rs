@@ -16,7 +16,7 @@ use crate::kernels::slices;
 use crate::ops::Op;
 use crate::scalar::DType;
 
-/// The program as plans take it: without calls and without composed reductions.
+/// The program in the form that plans accept: without calls and without composed reductions.
 pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
     let program = with_steps_at_once(&without_unread(&hoisted(program)?)?)?;
     let program = rows_together(&program)?;

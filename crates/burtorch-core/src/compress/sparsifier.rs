@@ -161,7 +161,7 @@ fn whole<F: Number>(x: &[F], out: &mut Message<F>) -> Result<()> {
     Ok(())
 }
 
-/// The k largest numbers, without their frame.
+/// The k largest numbers, without the message around them.
 fn largest_of<F: Number>(x: &[F], k: usize, out: &mut Message<F>) -> Result<()> {
     let Message { indices, numbers, work, .. } = out;
     largest(x, k, &mut work.candidates, Chosen { indices, numbers })

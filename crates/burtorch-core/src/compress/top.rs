@@ -23,7 +23,7 @@ const NEIGHBOURS: usize = 8;
 /// A chunk in so many, or fewer, holds one of the numbers that are listed: whether it does is foreseen.
 const FEW: usize = 2;
 
-/// Numbers between two magnitudes, at most, that are looked at one by one.
+/// The largest number of candidates between two magnitudes that are searched one by one.
 const BAND: usize = 512;
 
 /// Numbers that are large enough to be looked at again, ascending by index.
@@ -62,7 +62,7 @@ pub(super) fn largest<F: Number>(
     out.check()
 }
 
-/// Where numbers that are chosen go, and their indices.
+/// The destination of chosen numbers and their indices.
 pub(super) struct Chosen<'a, F> {
     pub(super) indices: &'a mut Vec<u32>,
     pub(super) numbers: &'a mut Vec<F>,

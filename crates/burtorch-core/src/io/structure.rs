@@ -1,6 +1,6 @@
-//! The sections of a graph's file that hold no number of a node: ops, operands, lists, parameters, labels.
+//! The sections of a graph's file without numbers of nodes: ops, operands, lists, parameters, labels.
 //!
-//! Promises: compiled once, not for each scalar type; every index that is read has been checked.
+//! Promises: compiled once, not for each scalar type; every loaded index has been checked.
 
 use super::format::Header;
 use super::sections::{Reader, Section, Writer};
@@ -10,7 +10,7 @@ use crate::interrupt;
 use crate::ops::{OP_INFO, Op};
 use crate::scalar::DType;
 
-/// Whether a file holds scalars of this type.
+/// Whether a file contains scalars of this type.
 #[optimize(size)]
 pub(super) fn check_scalars(reader: &Reader<'_>, wanted: DType, lanes: usize) -> Result<Header> {
     let header = reader.header();
@@ -23,7 +23,7 @@ pub(super) fn check_scalars(reader: &Reader<'_>, wanted: DType, lanes: usize) ->
 }
 
 impl Topology<'_> {
-    /// The operands of a node as files hold them; parts of blocks have none.
+    /// The stored operands of a node; parts of blocks have none.
     fn stored_operands(self, node: usize) -> [u32; 2] {
         if self.ops[node] == Op::Part { [0, 0] } else { self.operands[node] }
     }
@@ -62,7 +62,7 @@ pub(super) fn write_structure(header: Header, topology: Topology<'_>, n_stores: 
     Ok(writer)
 }
 
-/// Ends it with its labels.
+/// Ends the file with the labels.
 #[optimize(size)]
 pub(super) fn write_labels(mut writer: Writer, labels: &[(u32, &str)]) -> Result<Vec<u8>> {
     let labels = labels.iter();
@@ -82,7 +82,7 @@ pub(super) struct StructureFile<'a> {
     extents: Section<'a, u64>,
 }
 
-/// What a file says of a graph, once every index has been checked.
+/// The structure in a file, after every index has been checked.
 pub(super) struct CheckedStructure {
     pub(super) ops: Vec<Op>,
     pub(super) extra: Vec<u32>,
@@ -161,7 +161,7 @@ impl<'a> StructureFile<'a> {
         [2 * k, 2 * k + 1].map(|at| self.operands.get(at).unwrap_or(0))
     }
 
-    /// Checks every index, for a graph that reads parameters of these lengths. `new` makes the check, of as many parameters.
+    /// Checks every index, for a graph that reads parameters of these lengths. `new` creates the check, for as many parameters.
     #[optimize(size)]
     pub(super) fn checked(&self, lengths: &[usize], new: NewCheck<'_>) -> Result<CheckedStructure> {
         let (ops, mut extra) = (self.ops_of_nodes()?, self.lists.to_vec()?);
@@ -202,7 +202,7 @@ impl<'a> StructureFile<'a> {
         Ok(ops)
     }
 
-    /// Refuses identities of parameters of another number than the file's, or given twice.
+    /// Refuses identities of parameters whose number differs from the file's, or that are given twice.
     #[optimize(size)]
     pub(super) fn check_stores(&self, stores: &[u64]) -> Result<()> {
         let distinct = stores.iter().enumerate().all(|(k, id)| !stores[..k].contains(id));

@@ -41,7 +41,7 @@ pub fn ask_for_rows<E>(table: &[E], rows: &[u32], width: usize) {
     }
 }
 
-/// [`ask_for_rows`] of rows that are read after other work, however few they are. Not for rows so wide that they would not stay
+/// [`ask_for_rows`] for rows that are read after other work, however few they are. Not for rows so wide that they would not stay
 /// in the cache.
 pub fn ask_for_next_rows<E>(table: &[E], rows: &[u32], width: usize) {
     if width * size_of::<E>() > FAR {

@@ -15,9 +15,9 @@ pub(crate) trait Target: Copy + 'static {
     const GATHERS: bool;
     /// What one register holds.
     type Register<E: KernelFloat>: Pack<Elem = E>;
-    /// What half a register holds, but 16 bytes at least.
+    /// Half a register, at least 16 bytes.
     type Half<E: KernelFloat>: Pack<Elem = E>;
-    /// What a quarter holds, but 16 bytes at least.
+    /// A quarter of a register, at least 16 bytes.
     type Quarter<E: KernelFloat>: Pack<Elem = E>;
     /// What operations on each number of a slice take at once: 64 bytes. Without masks in the CPU the end of a slice is that
     /// many numbers one by one, so there it is a register.

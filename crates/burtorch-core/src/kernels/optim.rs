@@ -58,10 +58,10 @@ leveled! {
     pub fn adam_update<E>(step: &Adam<E>, g: &[E], m: &mut [E], v: &mut [E], x: &mut [E]) = adam_at;
 }
 
-/// Numbers from which a thread of its own is worth waking.
+/// From this number of elements on it pays to wake a thread.
 const PIECE: usize = 1 << 16;
 
-/// [`sgd_update`] on up to `n_threads` threads, each of which moves some of the numbers.
+/// [`sgd_update`] on at most `n_threads` threads, each of which updates a part of the numbers.
 pub fn sgd_update_on_threads<E: KernelFloat>(n_threads: usize, lr: E, g: &[E], x: &mut [E]) {
     assert_eq!(g.len(), x.len(), "kernel operands differ in length");
     let pieces = n_threads.min(x.len() / PIECE).max(1);
@@ -75,7 +75,7 @@ pub fn sgd_update_on_threads<E: KernelFloat>(n_threads: usize, lr: E, g: &[E], x
     });
 }
 
-/// Numbers of which each thread changes other ones.
+/// Numbers of which each thread changes a separate part.
 struct SharedNumbers<E> {
     at: *mut E,
     len: usize,

@@ -21,7 +21,7 @@ pub trait SparsePlace: Copy + sealed::Sealed {
     /// The number, or one that no list reaches where it is negative.
     fn at(self) -> usize;
 
-    /// Those from one place on.
+    /// Two from one place on.
     ///
     /// # Safety
     /// `at + 2 <= of.len()`.
@@ -68,12 +68,12 @@ pub struct CheckedRows<'a, E, I> {
 }
 
 impl<'a, E: KernelFloat, I: SparsePlace> CheckedRows<'a, E, I> {
-    /// `None` where a list is too short, or a column is not below `d`.
+    /// `None` if a list is too short, or a column is not below `d`.
     pub fn new(numbers: &'a [E], columns: &'a [I], starts: &'a [I], d: usize) -> Option<Self> {
         are_inside::<E>(numbers, columns, starts, d).then_some(CheckedRows { numbers, columns, starts, d })
     }
 
-    /// Where row i starts and ends.
+    /// The start and the end of row i.
     #[inline(always)]
     fn row(&self, i: usize) -> (usize, usize) {
         (self.starts[i].at(), self.starts[i + 1].at())
@@ -81,7 +81,7 @@ impl<'a, E: KernelFloat, I: SparsePlace> CheckedRows<'a, E, I> {
 }
 
 leveled! {
-    /// Whether rows lie in these lists, one after the other, with columns below `d`.
+    /// Whether rows are inside these lists, in order, with columns below `d`.
     pub fn are_inside<E>(numbers: &[E], columns: &[impl SparsePlace], starts: &[impl SparsePlace], d: usize) -> bool = are_inside_at;
 
     /// `to[i]` = the inner product of x with row i, in four running sums.
@@ -114,7 +114,7 @@ fn sparse_dots_at<E: KernelFloat, T: Target>(rows: &CheckedRows<'_, E, impl Spar
     }
 }
 
-/// The inner product of x with a row that lies from `start` to `end`.
+/// The inner product of x with the row from `start` to `end`.
 ///
 /// # Safety
 /// Both lists reach to `end`, and the columns of the row are below the length of x.
@@ -179,7 +179,7 @@ fn sparse_add_at<E: KernelFloat, T: Target>(
     }
 }
 
-/// `to += a row` of one that lies from `start` to `end`.
+/// `to += a row` for the row from `start` to `end`.
 ///
 /// # Safety
 /// As of [`product`], of `to`.

@@ -67,7 +67,7 @@ impl<E> SparseRows<E> {
         (0..3).for_each(|part| prefetch(&self.values, start + part * line::<E>()));
     }
 
-    /// Asks for the first of these rows, which are read after other work.
+    /// Prefetches the first of these rows, which are read after other work.
     pub fn ask_for_next(&self, list: &[u32]) {
         list.iter().take(AHEAD).for_each(|&i| self.ask_for_row(i));
     }

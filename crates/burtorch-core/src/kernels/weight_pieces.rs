@@ -66,7 +66,7 @@ impl Iterator for Each<'_> {
     }
 }
 
-/// Single weights that are taken together.
+/// Single weights that are computed together.
 const TOGETHER: usize = 8;
 
 impl Each<'_> {

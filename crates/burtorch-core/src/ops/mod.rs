@@ -335,7 +335,7 @@ impl Op {
     }
 }
 
-/// Whether rows are not compiled for a scalar: a half number is computed as what it is widened to, one of many lanes part by
+/// Whether rows are not compiled for a scalar: a half-precision number is computed in its wider type, one of many lanes part by
 /// part.
 const fn is_elsewhere<S: Scalar>() -> bool {
     size_of::<S>() != size_of::<S::Compute>() || S::LANES > S::Part::LANES

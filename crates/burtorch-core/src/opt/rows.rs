@@ -148,7 +148,7 @@ impl Rows {
         }
     }
 
-    /// Asks for the first of these rows, which are read after other work.
+    /// Prefetches the first of these rows, which are read after other work.
     pub(super) fn ask_for_next(&self, rows: &[u32]) {
         match &self.layout {
             Layout::Dense(values) => kernels::ask_for_next_rows(values, rows, self.d),

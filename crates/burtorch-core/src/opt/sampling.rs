@@ -50,7 +50,7 @@ pub struct Sampler {
     scale: f64,
 }
 
-/// Batches of at most so many samples are drawn ahead.
+/// The largest batch that is drawn ahead.
 const SMALL: usize = 64;
 
 const WHAT: &str = "a batch";
@@ -168,8 +168,8 @@ impl Sampler {
         Ok(())
     }
 
-    /// Draws a small batch before its round, so that memory can be asked for what it needs; no sample of a large one. The batch
-    /// drawn last stays as it is.
+    /// Draws a small batch before its round, so that its rows can be prefetched; no sample of a large one. The last batch
+    /// does not change.
     pub(super) fn draw_ahead(&mut self, seed: u64, round: u64, client: u64) -> Result<&[u32]> {
         self.next_of = None;
         if self.indices.len() > SMALL || self.next.capacity() == 0 {
@@ -183,7 +183,7 @@ impl Sampler {
         Ok(&self.next)
     }
 
-    /// Makes `indices` those of a round.
+    /// Sets `indices` to those of a round.
     fn list(&mut self, seed: u64, round: u64, client: u64) -> Result<()> {
         let mut draw = Draw::new(seed, round, client, Purpose::Sampling);
         self.indices.clear();

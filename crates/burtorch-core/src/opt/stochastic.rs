@@ -18,8 +18,8 @@ impl Sgd {
     }
 }
 
-/// Draws the batch of a step, or takes the one that is given. A small batch of the next step is drawn as well, and its rows are
-/// on their way from memory while this step computes: rows at random places take longer to come than to be read.
+/// Draws the batch of a step, or uses the given one. A small batch of the next step is drawn as well, and its rows are
+/// prefetched while this step computes: random rows take longer to load than to compute with.
 pub(super) fn draw_batch(sampler: &mut Sampler, env: &Env<'_>) -> Result<()> {
     let Some(batch) = env.choices.batch else {
         sampler.draw(env.seed, env.round, 0)?;

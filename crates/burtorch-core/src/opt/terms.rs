@@ -63,7 +63,7 @@ pub trait Terms: Send + Sync {
     fn rows(&self) -> Option<&Rows> {
         None
     }
-    /// Asks the memory for what these samples need, which come into work next.
+    /// Prefetches the data of these samples, which are computed next.
     fn ask_for_next(&self, _samples: &[u32]) {}
     /// The weighted sum of the samples' values at `x`.
     fn loss(&self, x: &[f64], samples: Samples<'_>, scratch: &mut Vec<f64>) -> Result<f64>;

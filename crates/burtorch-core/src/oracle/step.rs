@@ -1,6 +1,6 @@
 //! Steps of gradient descent by an oracle, which may store no gradient.
 //!
-//! Promises: a step moves all values or none. Knows nothing of other optimisers.
+//! Promises: a step updates all values or none. Does not know other optimisers.
 
 use super::batch::Batch;
 use super::lanes::{LaneFloat, LaneModel, Pass};
@@ -15,11 +15,11 @@ use crate::sync::{self, Stop};
 impl<E: LaneFloat> Oracle<E> {
     /// One step of plain gradient descent on the batch, `x -= lr g`; returns the loss before it.
     ///
-    /// With samples that are computed at once (one, up to a group of lanes, or a block of 64), and a model each of whose
-    /// parameters one node reads, values change during the sweep and no gradient is stored: a third of the memory traffic,
+    /// If all samples are computed at once (one, up to a group of lanes, or a block of 64), and one node reads each parameter of
+    /// the model, values change during the sweep and no gradient is stored: a third of the memory traffic,
     /// and the numbers of [`Oracle::gradient`] and [`Sgd::step`](crate::Sgd::step) within rounding (embeddings that are
     /// named twice, biases and the sums of input gradients are added up in another order).
-    /// What is in the gradients afterwards is not specified.
+    /// The gradients are unspecified afterwards.
     pub fn step<M: LaneModel<E> + ?Sized>(
         &mut self,
         model: &M,
@@ -32,7 +32,7 @@ impl<E: LaneFloat> Oracle<E> {
     }
 
     /// As [`Oracle::step`], unless a token is set before values move: then an [`Error::Interrupted`](crate::Error::Interrupted), and
-    /// values are as they were. A step whose values have begun to move comes to its end.
+    /// values are unchanged. A step that has begun to update values completes.
     ///
     /// ```
     /// use burtorch_core::nn::{Activation, Input, Label, Mlp};

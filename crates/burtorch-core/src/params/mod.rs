@@ -48,12 +48,11 @@ use bounds::Bounds;
 use freezing::for_each_gap;
 use names::Names;
 
-/// Bytes of address space that values, and gradients, reserve unless told otherwise, of which only pages that are touched
-/// cost memory; they grow where more numbers are appended. Where the system does not give that much, as much as is needed is
-/// reserved instead.
+/// Bytes of address space that values, and gradients, reserve by default; only touched pages cost memory. They grow when more
+/// numbers are appended. If the system does not provide that much, only the needed size is reserved.
 const RESERVED: usize = 1 << 25;
 
-/// Bytes of gradients from which on pages are given back in place of writing zeros.
+/// From this size of gradients on pages are released instead of writing zeros.
 const DISCARDED: usize = 1 << 19;
 
 /// Flat trainable numbers and their gradients.
@@ -139,7 +138,7 @@ impl<'m, E: Float> Parameters<'m, E> {
         Parameters { bounds: Bounds::none(), ..params }
     }
 
-    /// Refuses tensors that would make more than `n` numbers in all, until told otherwise: a model that a file describes is
+    /// Refuses tensors that would exceed `n` numbers in all, until the limit is changed: a model that a file describes is
     /// made no larger than the file.
     pub fn set_limit(&mut self, n: Option<usize>) {
         self.limit = n.unwrap_or(usize::MAX);
@@ -337,8 +336,8 @@ impl<'m, E: Float> Parameters<'m, E> {
         self.zero_grad_of(&Selection::ALL);
     }
 
-    /// Sets all gradients to zero within microseconds, however many: pages of them go back to the system, which gives new ones when
-    /// they are next written.
+    /// Sets all gradients to zero within microseconds, however many: their pages are released to the system, which provides new
+    /// ones at the next write.
     pub(crate) fn discard_grads(&mut self) {
         if self.grads.is_foreign() || self.n * size_of::<E>() < DISCARDED {
             return self.zero_grad();

@@ -1,10 +1,10 @@
-//! Hessians and Jacobians of which most entries are 0 whatever the inputs are.
+//! Hessians and Jacobians whose entries are mostly 0 for all inputs.
 //!
-//! In words: columns of which no two meet in a row have one colour and one direction; eight directions are one run. After some
-//! runs the entries are recorded as operations of their own, where these take less time than runs over all nodes.
+//! Columns without a common row share one colour and one direction; eight directions are one run. After some
+//! runs the entries are recorded as separate operations, if these take less time than runs over all nodes.
 //!
 //! Promises: an entry has the bits of a run along its column alone, also beside entries that are not finite; pattern, colours
-//! and operations are made once. Knows nothing of matrices' formats beyond the pattern.
+//! and operations are computed once. Knows only the pattern, not matrix formats.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use crate::error::Result;
 use crate::interrupt::Work;
 use crate::simd::F64x8;
 
-/// Elementary operations in the time that one entry takes to be looked up.
+/// Elementary operations in the time of one lookup of an entry.
 const ENTRY: usize = 16;
 
 /// Runs before entries are recorded, which takes as long as some tens of runs.
 const RUNS_BEFORE_ENTRIES: u32 = 80;
 
-/// A pattern, and in which direction each of its entries is found.
+/// A pattern, and the direction of each of its entries.
 #[derive(Clone, Debug)]
 struct Colouring {
     pattern: Arc<Pattern>,
@@ -50,7 +50,7 @@ impl Colouring {
         f64::from(u8::from(self.colours[column] as usize == colour))
     }
 
-    /// What puts an entry of a row and a colour into its place. Those of a row come by ascending colour.
+    /// The function that stores an entry of a row and a colour. Entries of a row come by ascending colour.
     fn put(&self) -> impl FnMut(&mut [f64], usize, usize, f64) + '_ {
         let mut next = self.pattern.starts.clone();
         move |data, row, colour, entry| {
@@ -63,7 +63,7 @@ impl Colouring {
     }
 }
 
-/// Entries as operations of their own, once there have been some runs.
+/// Entries as separate operations, after some runs.
 #[derive(Clone, Debug, Default)]
 struct Planned {
     n_runs: u32,
@@ -71,7 +71,7 @@ struct Planned {
 }
 
 impl Planned {
-    /// Computes the entries, unless there are no operations for them or something is not finite.
+    /// Computes the entries, unless there are no operations for them or a number is not finite.
     fn run(&mut self, x: &[f64], data: &mut [f64], plan: impl FnOnce() -> Result<Option<Entries>>) -> Result<bool> {
         if self.n_runs == RUNS_BEFORE_ENTRIES {
             self.entries = plan()?.filter(Entries::pay);
@@ -80,7 +80,7 @@ impl Planned {
         self.entries.as_mut().map_or(Ok(false), |entries| entries.run(x, data))
     }
 
-    /// Takes these whatever time they take; whether there are any.
+    /// Uses these operations, whatever their time; returns whether there are any.
     fn take(&mut self, entries: Option<Entries>) -> bool {
         *self = Planned { n_runs: RUNS_BEFORE_ENTRIES + 1, entries };
         self.entries.is_some()
@@ -96,21 +96,21 @@ impl Planned {
 pub struct Hessian {
     columns: HessianColumns,
     colouring: Option<Colouring>,
-    /// Whether colours save runs of a dense Hessian; unknown before one was asked for.
+    /// Whether colours save runs of a dense Hessian; unknown before the first dense Hessian.
     saves: Option<bool>,
     planned: Planned,
     data: Vec<f64>,
 }
 
 impl Hessian {
-    /// Makes a program ready.
+    /// Prepares a program.
     pub fn new(program: &Program) -> Result<Self> {
         let columns = HessianColumns::new(program)?;
         Ok(Hessian { columns, colouring: None, saves: None, planned: Planned::default(), data: Vec::new() })
     }
 
-    /// The Hessian at `x`, all inputs, by rows; `n` is the number of differentiated inputs. Entries that are zero whatever the
-    /// inputs are exactly 0. Asks now and then whether to end early.
+    /// The Hessian at `x`, all inputs, by rows; `n` is the number of differentiated inputs. Entries that are zero for all
+    /// inputs are exactly 0. Checks now and then whether to end early.
     pub fn dense(&mut self, program: &Program, x: &[f64], to: &mut [f64]) -> Result<()> {
         let n = program.n_differentiated();
         if self.saves_runs(program)? {
@@ -121,7 +121,7 @@ impl Hessian {
         if super::derive::are_finite(to)? {
             return Ok(());
         }
-        // What is not a number has no derivative: not where no derivative is.
+        // A NaN has no derivative: it needs a run over all nodes.
         let pattern = hessian_pattern(program)?;
         let mut data = Vec::with_capacity(pattern.columns.len());
         for (j, row) in to.chunks_exact(n).enumerate() {
@@ -130,14 +130,14 @@ impl Hessian {
         spread(&pattern, &data, n, to)
     }
 
-    /// Whether colours are so few that a dense Hessian takes fewer runs by them.
+    /// Whether there are so few colours that a dense Hessian takes fewer runs with them.
     fn saves_runs(&mut self, program: &Program) -> Result<bool> {
         if let Some(saves) = self.saves {
             return Ok(saves);
         }
         let n = program.n_differentiated();
         let runs = n.div_ceil(LANES);
-        // Looking for them must not take longer than what they may save.
+        // The search must not take longer than the runs it may save.
         let most = program.nodes().len().saturating_mul(n);
         if self.colouring.is_none()
             && runs > 1
@@ -160,14 +160,14 @@ impl Hessian {
         Ok(())
     }
 
-    /// Records the entries as operations of their own now, whatever time these take; whether that is possible.
+    /// Records the entries as separate operations now, whatever their time; returns whether that is possible.
     pub fn record(&mut self, program: &Program) -> Result<bool> {
         self.colour(program)?;
         let Some(Colouring { pattern, colours, n_colours, .. }) = &self.colouring else { return Ok(false) };
         Ok(self.planned.take(Entries::of_hessian(program, pattern, colours, *n_colours)?))
     }
 
-    /// The entries of the pattern at `x`, all inputs. Asks now and then whether to end early.
+    /// The entries of the pattern at `x`, all inputs. Checks now and then whether to end early.
     pub fn sparse(&mut self, program: &Program, x: &[f64]) -> Result<(&Arc<Pattern>, &[f64])> {
         self.colour(program)?;
         let Hessian { columns, colouring: Some(colouring), planned, data, .. } = self else {
@@ -188,7 +188,7 @@ impl Hessian {
         Ok((pattern, data))
     }
 
-    /// Memory of what was made, in bytes.
+    /// Memory of patterns and operations, in bytes.
     pub fn bytes(&self) -> usize {
         8 * self.data.len() + self.planned.bytes()
     }
@@ -217,7 +217,7 @@ pub struct SparseJacobian {
 }
 
 impl SparseJacobian {
-    /// Makes a program ready. Asks now and then whether to end early.
+    /// Prepares a program. Checks now and then whether to end early.
     pub fn new(program: &Program) -> Result<Self> {
         let colouring = Colouring::of(jacobian_pattern(program)?, program.n_differentiated())?;
         let data = vec![0.0; colouring.pattern.columns.len()];
@@ -225,13 +225,13 @@ impl SparseJacobian {
         Ok(SparseJacobian { replay, colouring, planned: Planned::default(), data })
     }
 
-    /// Records the entries as operations of their own now, whatever time these take; whether that is possible.
+    /// Records the entries as separate operations now, whatever their time; returns whether that is possible.
     pub fn record(&mut self, program: &Program) -> Result<bool> {
         let Colouring { pattern, colours, n_colours, .. } = &self.colouring;
         Ok(self.planned.take(Entries::of_jacobian(program, pattern, colours, *n_colours)?))
     }
 
-    /// The entries of the pattern at `x`, all inputs. Asks now and then whether to end early.
+    /// The entries of the pattern at `x`, all inputs. Checks now and then whether to end early.
     pub fn entries(&mut self, program: &Program, x: &[f64]) -> Result<(&Arc<Pattern>, &[f64])> {
         let SparseJacobian { replay, colouring, planned, data } = self;
         let colouring = &*colouring;
@@ -255,7 +255,7 @@ impl SparseJacobian {
             },
         )?;
         goes_on?;
-        // A zero seed may have met an infinite partial: each row on its own nodes tells.
+        // A zero seed may have met an infinite partial: a run for each row on its own nodes decides.
         let mut alone = vec![0.0; program.n_differentiated()];
         for row in 0..pattern.n_rows() {
             work.add(ENTRY)?;
@@ -270,7 +270,7 @@ impl SparseJacobian {
         Ok((pattern, data))
     }
 
-    /// Memory of what was made, in bytes.
+    /// Memory of patterns and operations, in bytes.
     pub fn bytes(&self) -> usize {
         8 * self.data.len() + self.planned.bytes()
     }

@@ -1,8 +1,8 @@
-//! Arrays made by place.
+//! Arrays from a function of the index.
 
-/// `[f(0), f(1), ...]`, as `std::array::from_fn` and `map` make it, of values that are copied. Those are a dozen functions to
-/// compile for each use, as they look after values that have a `Drop` while `f` panics; they were a fifth of what the compiler
-/// was given of this crate.
+/// `[f(0), f(1), ...]`, as `std::array::from_fn` and `map` make it, for values that are `Copy`. Those compile to a dozen functions
+/// for each use, because they handle values with a `Drop` if `f` panics; they were a fifth of the code that the compiler
+/// received from this crate.
 #[inline(always)]
 pub(crate) fn array_of<T: Copy, const N: usize>(mut f: impl FnMut(usize) -> T) -> [T; N] {
     const { assert!(N > 0) };

@@ -1,18 +1,18 @@
-//! Nodes and numbers in words: what boxes of a picture show, and a line about a node.
+//! Text of nodes and numbers: in boxes of a picture, and a line about a node.
 
 use super::picture::LONGEST_APART;
 use crate::graph::{Graph, NodeId, Topology};
 use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
 
-/// Numbers that a box of many shows.
+/// The number of numbers shown in a box of many.
 const SHOWN: usize = 3;
 
 /// The texts of numbers of any scalar type: value, and gradient.
 pub(super) trait Texts {
-    /// Of nodes that follow each other.
+    /// For consecutive nodes.
     fn of_nodes(&self, first: u32, len: u32) -> [String; 2];
-    /// Of parameters of the store of this identity.
+    /// For parameters of the store with this identity.
     fn of_parameters(&self, store: u64, start: usize, len: usize) -> [String; 2];
 }
 
@@ -61,7 +61,7 @@ fn few(n: usize, text: &dyn Fn(usize) -> String) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// A scalar in few characters, lanes in brackets.
+/// A short text of a scalar, lanes in brackets.
 fn scalar<S: Scalar>(x: S) -> String {
     match S::LANES {
         1 => number(x.lane(0)),
@@ -69,7 +69,7 @@ fn scalar<S: Scalar>(x: S) -> String {
     }
 }
 
-/// A number in six digits.
+/// A number with six digits.
 fn number<E: Float>(x: E) -> String {
     six_digits(x.to_f64())
 }

@@ -204,7 +204,7 @@ fn is_special(key: &Bound<'_, PyAny>) -> bool {
         "__weakref__",
         "__qualname__",
         "__annotations__",
-        // Annotations of CPython 3.14, which are made when they are first asked for.
+        // Annotations of CPython 3.14, which are created on first use.
         "__annotate__",
         "__annotate_func__",
         "__annotations_cache__",

@@ -241,7 +241,7 @@ fn function_of<'py>(frame: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     #[cfg(all(Py_3_11, not(PyPy), not(GraalPy), target_pointer_width = "64"))]
     {
         // In 3.11 the frame's record starts with the function; from 3.12 on it is the third word, and from 3.14 on the two
-        // lowest bits of that word say how the reference is counted.
+        // lowest bits of that word give the kind of reference count.
         let place = if cfg!(Py_3_12) { 2 } else { 0 };
         let tag = if cfg!(Py_3_14) { 3 } else { 0 };
         // SAFETY: a living frame that is being entered: its record follows the head and the frame before.

@@ -188,11 +188,11 @@ fn as_array<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     object.py().import("numpy")?.call_method1("asarray", (object,))
 }
 
-/// A matrix of SciPy's for sparse rows.
+/// A SciPy matrix for sparse rows.
 pub struct SparseOut<'py>(Bound<'py, PyAny>);
 
 impl<'py> SparseOut<'py> {
-    /// That of `out=`, if a call has it.
+    /// The matrix of `out=`, if a call has it.
     pub fn take(call: &mut Call<'py>) -> PyResult<Option<Self>> {
         Ok(call.take("out").map(SparseOut))
     }

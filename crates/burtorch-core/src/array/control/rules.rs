@@ -55,18 +55,18 @@ fn missing(rules: &dyn Rules) -> crate::Error {
     bad("derivative", format!("a rule for {}", rules.name()), "none".into())
 }
 
-/// Transposes inside of each other, at most.
+/// The largest depth of nested transposes.
 const DEEPEST: usize = 32;
 
 thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// One of them, until it is dropped.
+/// One level, until it is dropped.
 struct Transpose;
 
 impl Transpose {
-    /// Refuses one within too many others: a rule that calls its own primitive would need its own transpose.
+    /// Refuses too many nested levels: a rule that calls its own primitive would need its own transpose.
     fn begin(rules: &dyn Rules) -> Result<Transpose> {
         if DEPTH.get() == DEEPEST {
             let name = rules.name();

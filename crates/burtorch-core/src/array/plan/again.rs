@@ -38,7 +38,7 @@ impl Drafts<'_> {
     }
 }
 
-/// Whether it takes less time than numbers that are written and read.
+/// Whether it takes less time than writing and reading the numbers.
 fn is_cheap(op: &ArrayOp) -> bool {
     let is_arithmetic = |op: MathOp| {
         matches!(op, MathOp::Operand(_) | MathOp::Literal(_) | MathOp::Add | MathOp::Sub | MathOp::Mul | MathOp::Neg)

@@ -43,10 +43,10 @@ impl Places {
     }
 }
 
-/// The bytes that a room begins at a multiple of: those of the widest vector, and of a cache line.
+/// The alignment of the allocation in bytes: that of the widest vector, and of a cache line.
 const LINE: usize = 64;
 
-/// Numbers in which each vector that begins at a multiple of its length lies in one cache line.
+/// Numbers with this alignment, so that each aligned vector lies in one cache line.
 #[derive(Debug)]
 pub(super) struct Room<E> {
     numbers: Vec<E>,
@@ -54,7 +54,7 @@ pub(super) struct Room<E> {
 }
 
 impl<E: ArrayFloat> Room<E> {
-    /// Of so many numbers, all 0.
+    /// Zeros of this length.
     pub(super) fn new(len: usize) -> Result<Self> {
         let line = LINE / size_of::<E>();
         let numbers = room(len + line, E::default())?;

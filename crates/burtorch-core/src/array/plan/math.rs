@@ -40,7 +40,7 @@ pub(super) fn arity(op: BlockOp) -> usize {
     }
 }
 
-/// Computes a block from as many as the operation of a formula takes; the others are not looked at.
+/// Computes a block from the operands of a formula's operation; further ones are not read.
 pub(crate) fn compute_formula<E: ArrayFloat>(op: MathOp, of: [&[E]; 3], to: &mut [E]) {
     compute(BlockOp::Math(op), of, to);
 }

@@ -162,7 +162,7 @@ impl Cursor {
     }
 }
 
-/// How often slots are read; those that are kept never count as read once.
+/// How often slots are read; kept ones never count as read once.
 fn reads(operations: &[Operation], kept: &[usize]) -> Vec<usize> {
     let slots = operations.iter().map(|o| o.to + 1).max().unwrap_or(0);
     let mut reads = vec![0; slots];
@@ -175,7 +175,7 @@ fn reads(operations: &[Operation], kept: &[usize]) -> Vec<usize> {
     reads
 }
 
-/// The operations with products that only a contribution reads done by it.
+/// The operations, with products that only a contribution reads merged into it.
 fn fused(operations: &[Operation], kept: &[usize]) -> Vec<Operation> {
     let reads = reads(operations, kept);
     let mut result: Vec<Operation> = Vec::with_capacity(operations.len());
@@ -195,7 +195,7 @@ fn fused(operations: &[Operation], kept: &[usize]) -> Vec<Operation> {
     result
 }
 
-/// The operations with those whose results only one other reads done together with it, in its place.
+/// The operations, with those whose result only one other reads merged into that one.
 fn paired(operations: &[Operation], kept: &[usize]) -> Vec<Operation> {
     let reads = reads(operations, kept);
     let mut result: Vec<Operation> = Vec::with_capacity(operations.len());
@@ -264,7 +264,7 @@ steps! {
     fused_step
 }
 
-/// Two operations, of which the second takes the result of the first as its left or its right operand.
+/// Two operations, the second of which reads the result of the first as its left or its right operand.
 struct Both<A, B, const TO_RIGHT: bool>(PhantomData<(A, B)>);
 
 impl<A: Number, B: Number, const TO_RIGHT: bool> Number for Both<A, B, TO_RIGHT> {
@@ -459,7 +459,7 @@ mod tests {
     const ARGUMENTS: usize = 5;
     const RESULTS: usize = 30;
 
-    /// Operations on slots of arguments and of each other, two of which are kept, and one that writes an argument at last.
+    /// Operations on slots of arguments and of each other, with two kept ones, and a last one that writes an argument.
     fn operations(seed: usize) -> (Vec<Operation>, [usize; 3]) {
         let mut state = seed as u64 * 2 + 1;
         let mut below = |n: usize| {

@@ -28,7 +28,7 @@ pub(super) fn check<E>(rows: &Csr<'_, E>, dims: &Dims) -> Result<()> {
     Ok(())
 }
 
-/// Rows whose columns were checked.
+/// Rows with checked columns.
 #[derive(Clone, Copy)]
 enum Lists<'a, E> {
     I32(CheckedRows<'a, E, i32>),
@@ -44,7 +44,7 @@ impl<'a, E: ArrayFloat> Lists<'a, E> {
     }
 }
 
-/// The argument of a run whose columns were checked last, as one of so many numbers.
+/// The last argument with checked columns, and its length.
 pub(super) struct Checked<'a, E>(Option<(usize, usize, Lists<'a, E>)>);
 
 impl<'a, E: ArrayFloat> Checked<'a, E> {
@@ -52,7 +52,7 @@ impl<'a, E: ArrayFloat> Checked<'a, E> {
         Checked(None)
     }
 
-    /// Checks an argument, unless it was the last.
+    /// Checks an argument, unless it is the last checked one.
     fn rows(&mut self, input: usize, rows: &Csr<'a, E>, d: usize) -> Option<Lists<'a, E>> {
         if !matches!(self.0, Some((last, of, _)) if (last, of) == (input, d)) {
             self.0 = Some((input, d, Lists::new(rows, d)?));
@@ -108,7 +108,7 @@ impl SparseStep {
         done
     }
 
-    /// The product with a vector, or the total of rows times its numbers; false where it is another one, or rows are wrong.
+    /// The product with a vector, or the sum of rows times its numbers; false for another product, or invalid rows.
     fn of_vector<'r, E: ArrayFloat>(
         &self,
         rows: &Csr<'r, E>,

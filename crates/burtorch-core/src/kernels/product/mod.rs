@@ -180,7 +180,7 @@ pub enum Finish<E> {
     Descend(E),
 }
 
-/// Terms of a product with [`Finish::Descend`], at most: one block.
+/// The largest number of terms of a product with [`Finish::Descend`]: one block.
 pub const DESCENT: usize = plan::STEP_DEPTH;
 
 /// `C = A B`, or `C` of each stack. See the module. Costs `2 m n k` operations.

@@ -173,7 +173,7 @@ pub(super) struct Plan {
     pub pack_a: bool,
     /// Whether tiles ask for rows of A ahead, which are read once and lie far apart.
     pub asks_ahead: bool,
-    /// How many terms ahead tiles ask for terms of A, which lie far apart; 0 for never.
+    /// How many terms ahead tiles prefetch terms of A, which lie far apart; 0 for never.
     pub asks_terms: usize,
     pub pack_b: bool,
     /// Rows of A in a block.
@@ -188,14 +188,15 @@ pub(super) struct Plan {
 const BLOCK: usize = 1 << 20;
 /// Rows of A in a block, at most.
 const ROWS: usize = 96;
-/// Terms in a block, at most. A strip of B is 64 KB or less: tiles read it from the second-level cache as fast as they compute,
-/// while a block of A (24 KB of f32) stays in the first-level cache. At 1024 x 1024 x 1024: 7 % faster than 128 terms.
+/// The largest number of terms in a block. A strip of B is 64 KB or less: tiles read it from the second-level cache as fast as
+/// they compute, while a block of A (24 KB of f32) stays in the first-level cache. At 1024 x 1024 x 1024: 7 % faster than 128
+/// terms.
 const DEPTH: usize = 256;
-/// Terms in a block, at least, where there are as many.
+/// The smallest number of terms in a block, if there are as many.
 pub(super) const STEP_DEPTH: usize = 64;
-/// Rows of A in a block of so many terms.
+/// Rows of A in a block of this many terms.
 const DEEP_ROWS: usize = 24;
-/// Bytes of the terms of B in a block that is read where it lies: half of the first-level cache.
+/// Bytes of the terms of B in a block that is read in place: half of the first-level cache.
 const STRIP: usize = 16 << 10;
 /// Bytes of an operand up to which its elements are read where they lie.
 const SMALL: usize = 48 << 10;

@@ -20,7 +20,7 @@ pub(super) struct Strip<E> {
     pub a_term: isize,
     /// Whether a tile asks for the rows of A of the next one.
     pub asks_ahead: bool,
-    /// How far from each term of A the one lies that a tile asks for; 0 for none.
+    /// The distance from each term of A to the prefetched one; 0 for none.
     pub asks_terms: isize,
     pub b: *const E,
     pub b_term: isize,

@@ -1,7 +1,7 @@
-//! Operations of formulas as a graph: each once.
+//! Operations of formulas as a graph without duplicates.
 //!
-//! Promises: an operation comes after what it takes; products with 1 and operations of literals are not operations, which
-//! changes no bit. Knows nothing of programs.
+//! Promises: an operation comes after its operands; products with 1 and operations on literals are folded, which
+//! changes no bit. Does not know programs.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,13 +9,13 @@ use std::mem::{Discriminant, discriminant};
 
 use crate::array::{Expansion, MathOp};
 
-/// A number: an operation, by place.
+/// A number: the index of its operation.
 pub(super) type Number = u32;
 
-/// What cannot be computed here.
+/// A number without an operation here.
 pub(super) const UNKNOWN: Number = u32::MAX;
 
-/// An operation and the numbers that it takes.
+/// An operation and its operands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Formula {
     pub(super) op: MathOp,
@@ -35,7 +35,7 @@ pub(super) struct Formulas {
     room: Vec<Number>,
 }
 
-/// Keys are small numbers: a multiplication each mixes them well enough.
+/// Keys are small numbers: one multiplication each mixes them well enough.
 #[derive(Default)]
 struct Mixed(u64);
 
@@ -80,7 +80,7 @@ impl Formulas {
         self.all.len() as u32 - 1
     }
 
-    /// The literal that a number is.
+    /// The value of a number that is a literal.
     fn value(&self, x: Number) -> Option<f64> {
         match self.all.get(x as usize)?.op {
             MathOp::Literal(x) => Some(x),
@@ -88,7 +88,7 @@ impl Formulas {
         }
     }
 
-    /// An operation, unless it is one already.
+    /// An operation, or the equal existing one.
     pub(super) fn push(&mut self, op: MathOp, mut of: [Number; 3]) -> Number {
         let arity = op.arity();
         if of[..arity].contains(&UNKNOWN) {
@@ -112,7 +112,7 @@ impl Formulas {
         if known == next { self.add(op, of) } else { known }
     }
 
-    /// The operations of a formula of these numbers; an operand that is not there is not read.
+    /// The operations of a formula of these numbers; absent operands are not read.
     pub(super) fn write_out(&mut self, formula: &Expansion, operands: &[Option<Number>]) -> Number {
         let mut numbers = std::mem::take(&mut self.room);
         numbers.clear();

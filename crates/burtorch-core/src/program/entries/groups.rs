@@ -1,9 +1,9 @@
-//! Operations that run over slices of one memory.
+//! Operations over slices of one array.
 //!
-//! In words: operations of one kind and depth, on the same literals, go together, in the order in which their operands
-//! lie; so these mostly lie in a row, and a kernel reads them in place. Others are gathered before.
+//! Operations of one kind and depth, on the same literals, form a group, in the order of their operands; so most operands
+//! are contiguous, and a kernel reads them in place. Others are gathered first.
 //!
-//! Promises: no operation comes before what it reads; no allocation in a run. Knows nothing of derivatives.
+//! Promises: no operation comes before its operands; no allocation in a run. Does not know derivatives.
 
 use std::collections::HashMap;
 use std::mem::discriminant;
@@ -14,16 +14,16 @@ use crate::array::{MathOp, compute_formula};
 use crate::error::Result;
 use crate::interrupt::{self, Work};
 
-/// Where a group finds an operand: as many numbers as it computes.
+/// The place of a group's operand, which has the length of the group.
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// The operation takes none.
+    /// Without an operand.
     Absent,
-    /// In memory, from here on.
+    /// In memory, from this index on.
     Run(usize),
     /// Copies of a literal.
     Literal(usize),
-    /// In memory, where a list says that begins here.
+    /// In memory, at the indices of a list that begins here.
     Gathered(usize),
 }
 
@@ -35,13 +35,13 @@ struct Group {
     to: Range<usize>,
 }
 
-/// See the module.
+/// See the module header.
 #[derive(Clone, Debug)]
 pub(super) struct Groups {
     n_inputs: usize,
     /// Inputs, literals, then the results of each group.
     memory: Vec<f64>,
-    /// Each literal as often as a group reads it.
+    /// Each literal, as many times as a group reads it.
     literals: Vec<f64>,
     groups: Vec<Group>,
     lists: Vec<u32>,
@@ -51,11 +51,11 @@ pub(super) struct Groups {
     time: usize,
 }
 
-/// A run is broken up where each piece has so many numbers on average.
+/// A group is divided if its pieces have this average length or more.
 const PIECE: usize = 24;
 
 impl Groups {
-    /// The operations that `entries` and `checked` need; an entry that is none is 0. `None` where one is unknown.
+    /// The operations for `entries` and `checked`; an absent entry is 0. `None` if one is unknown.
     pub(super) fn new(
         formulas: Formulas,
         n_inputs: usize,
@@ -77,7 +77,7 @@ impl Groups {
         Ok(Some(groups))
     }
 
-    /// Nanoseconds that a run takes, about.
+    /// The approximate time of a run in nanoseconds.
     pub(super) fn time(&self) -> usize {
         self.time / 10
     }
@@ -87,7 +87,7 @@ impl Groups {
         8 * numbers + 4 * (self.lists.len() + self.entries.len()) + size_of::<Group>() * self.groups.len()
     }
 
-    /// Computes the entries at `x`; whether everything is finite.
+    /// Computes the entries at `x`; returns whether all numbers are finite.
     pub(super) fn run(&mut self, x: &[f64], to: &mut [f64]) -> Result<bool> {
         let mut work = Work::default();
         self.memory[..self.n_inputs].copy_from_slice(&x[..self.n_inputs]);
@@ -128,7 +128,7 @@ fn gather(from: &[f64], list: &[u32], to: &mut [f64]) {
     }
 }
 
-/// Places as runs of places in a row.
+/// Indices as runs of contiguous ones.
 fn runs(mut places: Vec<u32>) -> Vec<Range<usize>> {
     places.sort_unstable();
     places.dedup();
@@ -143,19 +143,19 @@ fn runs(mut places: Vec<u32>) -> Vec<Range<usize>> {
     runs
 }
 
-/// What a plan knows while it is made.
+/// The state of a plan under construction.
 struct Planner<'f> {
     formulas: &'f [Formula],
-    /// Where each number lies; operations that are not needed lie nowhere.
+    /// The place of each number; unneeded operations have none.
     places: Vec<u32>,
     /// Operations by depth.
     levels: Vec<Vec<Number>>,
-    /// Where copies of a literal begin, and how many there are to be.
+    /// The start of the copies of a literal, and their number.
     copies: HashMap<Number, (usize, usize)>,
     groups: Groups,
 }
 
-/// What operations of one group have in common: depth apart, the operation and the literals that they read.
+/// The key of a group, besides its depth: the operation and its literals.
 type Kind = (usize, u32, [Number; 3]);
 
 impl<'f> Planner<'f> {
@@ -202,7 +202,7 @@ impl<'f> Planner<'f> {
         Ok(Planner { formulas, places, levels, copies: HashMap::new(), groups })
     }
 
-    /// Gives every operation its group, and every group its place.
+    /// Assigns each operation to a group, and each group to a place.
     fn plan(&mut self) -> Result<()> {
         let mut kinds: HashMap<_, usize> = HashMap::new();
         let mut work = Work::default();
@@ -232,7 +232,7 @@ impl<'f> Planner<'f> {
         at < op.arity() && matches!(self.formulas[of[at] as usize].op, MathOp::Literal(_))
     }
 
-    /// Adds operations of one kind, in pieces whose operands lie in a row where these are long.
+    /// Adds operations of one kind, in pieces with contiguous operands if these are long.
     fn add(&mut self, group: &[(Kind, [u32; 3], Number)]) {
         let Formula { op, of } = self.formulas[group[0].2 as usize];
         let is_literal = [0, 1, 2].map(|at| self.is_literal(op, of, at));
@@ -272,7 +272,7 @@ impl<'f> Planner<'f> {
         }
     }
 
-    /// Copies literals as often as groups need them.
+    /// Copies literals as many times as groups need them.
     fn copy_literals(&mut self) {
         let Groups { literals, groups, .. } = &mut self.groups;
         let mut all: Vec<_> = self.copies.iter_mut().collect();

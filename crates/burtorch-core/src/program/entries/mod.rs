@@ -1,12 +1,12 @@
 //! The entries of a sparse Hessian or Jacobian as one list of operations.
 //!
-//! In words: the reverse pass on dual numbers, or the tangents, are recorded for each colour of the columns as operations of
-//! formulas, in which what does not move is known to be 0 and equal operations are one (`formulas`, `record`). Only what
-//! entries need is kept; equal operations that do not depend on each other run over slices (`groups`). Of an entry that costs a few
-//! operations no sweep over the whole program is left.
+//! The reverse pass on dual numbers, or the tangents, are recorded for each colour of the columns as operations of
+//! formulas, in which zero tangents are known and equal operations are shared (`formulas`, `record`). Only the operations that
+//! entries need are kept; equal operations that do not depend on each other run over slices (`groups`). An entry that costs a few
+//! operations then needs no sweep over the whole program.
 //!
-//! Promises: where everything computed is finite, the numbers of a run on dual numbers, to the last bit; a run tells where
-//! it is not, as what rests may have met an infinite partial there. Knows nothing of colourings but who has which colour.
+//! Promises: if all computed numbers are finite, they are those of a run on dual numbers, bit for bit; a run reports numbers that
+//! are not finite, because a zero tangent may have met an infinite partial there. Knows only the colour of each column.
 
 mod formulas;
 mod groups;
@@ -19,27 +19,27 @@ use crate::interrupt::Work;
 use groups::Groups;
 use record::Recorder;
 
-/// See the module.
+/// See the module header.
 #[derive(Clone, Debug)]
 pub struct Entries {
     groups: Groups,
-    /// Nanoseconds that a run over all nodes takes instead, about.
+    /// The approximate time in nanoseconds of a run over all nodes instead.
     otherwise: usize,
 }
 
-/// Slots times colours, at most: what is recorded takes some hundred bytes for each.
+/// The largest number of slots times colours: the record takes some hundred bytes for each.
 const MOST: usize = 1 << 22;
 
-/// A run on dual numbers takes so many nanoseconds for each node and eight colours: eight lanes forwards and backwards.
+/// Nanoseconds of a run on dual numbers for each node and eight colours: eight lanes forwards and backwards.
 const SWEEP: usize = 12;
 
 impl Entries {
-    /// The entries of the Hessian of the first output. `None` where an op has no formula here.
+    /// The entries of the Hessian of the first output. `None` if an op has no formula here.
     pub fn of_hessian(program: &Program, pattern: &Pattern, colours: &[u32], n_colours: usize) -> Result<Option<Self>> {
         Self::of(program, pattern, colours, n_colours, true)
     }
 
-    /// The same of a Jacobian.
+    /// The same for a Jacobian.
     pub fn of_jacobian(
         program: &Program,
         pattern: &Pattern,
@@ -75,7 +75,7 @@ impl Entries {
                 }
             }
         }
-        // A gradient that is not a number has no derivative.
+        // A NaN gradient has no derivative.
         let rows = (0..pattern.n_rows()).filter(|&row| is_hessian && !pattern.row(row).is_empty());
         let checked: Vec<_> = rows.filter_map(|row| adjoints[row]).collect();
         let Some(groups) = Groups::new(recorder.finish(), program.n_inputs(), &entries, &checked)? else {
@@ -90,13 +90,13 @@ impl Entries {
         self.groups.time() < self.otherwise
     }
 
-    /// Computes all entries at `x`, all inputs; whether everything is finite. Where it is not, entries are void. Asks now and
-    /// then whether to end early.
+    /// Computes all entries at `x`, all inputs; returns whether all numbers are finite. If not, entries are invalid. Checks now
+    /// and then whether to end early.
     pub fn run(&mut self, x: &[f64], to: &mut [f64]) -> Result<bool> {
         self.groups.run(x, to)
     }
 
-    /// Memory, in bytes.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         self.groups.bytes()
     }

@@ -1,8 +1,8 @@
-//! The reverse pass on dual numbers, recorded.
+//! A record of the reverse pass on dual numbers.
 //!
-//! Promises: values, adjoints and their rates in the order and the association of a replay on dual numbers. What moves in
-//! no direction has no rate. Reductions without a formula of their own are unknown, as is what depends on them. Knows nothing
-//! of how operations run.
+//! Promises: values, adjoints and their tangents in the order and the association of a replay on dual numbers. A number that
+//! no direction changes has no tangent. Reductions without a formula of their own are unknown, as are all numbers that depend on
+//! them. Does not know how operations run.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::interrupt::Work;
 use crate::ops::{Arity, Op};
 use crate::program::node::{Node, Program};
 
-/// What a node hands back to one operand is what this row does: the row, which operand it is there, and both operands.
+/// The contribution of a node to one operand: the row, the index of the operand in it, and both operands.
 struct Share {
     op: Op,
     k: usize,
@@ -27,7 +27,7 @@ enum Operand {
     Literal(f64),
 }
 
-/// See the module.
+/// See the module header.
 pub(super) struct Recorder<'p> {
     program: &'p Program,
     moves: Vec<bool>,
@@ -37,7 +37,7 @@ pub(super) struct Recorder<'p> {
     work: Work,
 }
 
-/// Formulas of rows: of a value, of a contribution, of its rate.
+/// Formulas of rows: of a value, of a contribution, of its tangent.
 #[derive(Default)]
 struct Expansions {
     values: HashMap<Op, Option<Expansion>>,
@@ -123,7 +123,7 @@ impl<'p> Recorder<'p> {
         }
     }
 
-    /// Lists what a node hands back to operands that move, in order; false for an op without a formula here.
+    /// Lists the contributions of a node to operands with tangents, in order; false for an op without a formula here.
     fn list_shares(&self, node: Node, shares: &mut Vec<Share>) -> bool {
         shares.clear();
         let none = Operand::Literal(0.0);
@@ -167,7 +167,7 @@ impl<'p> Recorder<'p> {
         true
     }
 
-    /// What a share contributes of the adjoint `g` of a node with the value `z`.
+    /// The contribution of a share from the adjoint `g` of a node with the value `z`.
     fn contribution(&mut self, share: &Share, g: Number, z: Number) -> Number {
         let [x, y] = share.of.map(|operand| self.operand(operand));
         let key = (share.op, share.k);
@@ -176,7 +176,7 @@ impl<'p> Recorder<'p> {
         self.numbers.write_out(formula, &[Some(g), Some(x), Some(y), Some(z)])
     }
 
-    /// The adjoints of the first output; none where none arrives.
+    /// The adjoints of the first output; `None` for an unreached one.
     pub(super) fn adjoints(&mut self) -> Result<Vec<Option<Number>>> {
         let program = self.program;
         let mut adjoints = vec![None; program.n_slots()];
@@ -212,7 +212,7 @@ impl<'p> Recorder<'p> {
         Ok(())
     }
 
-    /// How fast each slot changes where those inputs do that `moves` says.
+    /// The tangent of each slot in the direction of the inputs in `moves`.
     pub(super) fn tangents(&mut self, moves: impl Fn(usize) -> bool) -> Result<Vec<Option<Number>>> {
         let program = self.program;
         let one = self.numbers.literal(1.0);
@@ -254,7 +254,7 @@ impl<'p> Recorder<'p> {
         Ok(tangents)
     }
 
-    /// How fast adjoints change where slots do as `tangents` says.
+    /// The tangents of adjoints for the slots' tangents `tangents`.
     pub(super) fn adjoint_rates(
         &mut self,
         adjoints: &[Option<Number>],

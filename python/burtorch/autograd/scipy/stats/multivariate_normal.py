@@ -19,8 +19,8 @@ def logpdf(x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = Fals
     """The logarithm of the density at the rows of ``x``, or at one point.
 
     Args:
-        x: points, whose coordinates lie along the last axis.
-        mean: the mean, 0 unless told.
+        x: points, with their coordinates along the last axis.
+        mean: the mean (default: 0).
         cov: the covariance, which must be positive definite: a matrix, its diagonal, or one variance for all.
         allow_singular: must be False.
     """
@@ -51,7 +51,7 @@ def entropy(mean: Any = None, cov: Any = 1.0) -> Any:
 
 
 def _covariance(mean: Any, cov: Any, allow_singular: bool) -> tuple[int, Any]:
-    """How many dimensions there are, and the covariance as a matrix."""
+    """The number of dimensions, and the covariance as a matrix."""
     if allow_singular:
         raise TypeError("the covariance must be positive definite: allow_singular=True is not supported")
     cov = array(cov)
