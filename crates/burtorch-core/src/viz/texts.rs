@@ -1,10 +1,11 @@
 //! Nodes and numbers in words: what boxes of a picture show, and a line about a node.
 
-use super::picture::LONGEST_APART;
 use crate::graph::{Graph, NodeId, Topology};
 use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
 
+/// Runs of leaves longer than this are one box, and one operand of a line.
+pub(super) const LONGEST_APART: u32 = 6;
 /// Numbers that a box of many shows.
 const SHOWN: usize = 3;
 
