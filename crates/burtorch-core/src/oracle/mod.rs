@@ -282,7 +282,7 @@ impl<E: LaneFloat> Oracle<E> {
             return Ok(pass.n_finished);
         }
         if !matches!(swept, Ok(Ok(()))) {
-            params.discard_grads();
+            params.zero_grad();
         }
         swept.unwrap_or_else(|panic| resume_unwind(panic)).map(|()| pass.n_finished)
     }
