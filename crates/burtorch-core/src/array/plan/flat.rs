@@ -7,8 +7,6 @@
 
 use std::ops::{Deref, DerefMut};
 
-use std::ops::{Deref, DerefMut};
-
 use super::Argument;
 use super::alone::Alone;
 use super::inner::Body;
