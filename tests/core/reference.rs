@@ -4,7 +4,7 @@
 mod allowed;
 mod naive;
 
-use burtorch_core::simd::{F32x8, F32x16, F64x4, F64x8};
+use burtorch_core::simd::{F32x8, F32x16, F32x64, F64x4, F64x8};
 use burtorch_core::{
     CrossEntropyTarget, Float, Graph, Init, NodeId, Op, Operands, Parameters, Range, Scalar, Tensor, View,
 };
@@ -420,6 +420,7 @@ fn lanes_equal_numbers<S: Scalar>(seeds: std::ops::Range<u64>) {
 fn every_lane_has_the_bits_of_a_number() {
     lanes_equal_numbers::<F32x8>(0..200);
     lanes_equal_numbers::<F32x16>(200..300);
+    lanes_equal_numbers::<F32x64>(600..650);
     lanes_equal_numbers::<F64x4>(300..500);
     lanes_equal_numbers::<F64x8>(500..600);
 }

@@ -3,7 +3,9 @@
 //! The reference is the op's own row in f128, whose elementary functions share nothing with those under test.
 
 use burtorch_core::ops::{Arity, forward_binary, forward_unary, pull_binary, pull_unary};
-use burtorch_core::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8, Level, available_levels, force_level};
+use burtorch_core::simd::{
+    F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8, F64x64, Level, available_levels, force_level,
+};
 use burtorch_core::{Float, Op, Scalar};
 
 use super::points::{Random, special};
@@ -125,6 +127,7 @@ fn lanes_of_f32_equal_numbers() {
     lanes_equal_numbers::<F32x4>(20_000);
     lanes_equal_numbers::<F32x8>(20_000);
     lanes_equal_numbers::<F32x16>(N_RANDOM);
+    lanes_equal_numbers::<F32x64>(20_000);
 }
 
 #[test]
@@ -132,6 +135,7 @@ fn lanes_of_f64_equal_numbers() {
     lanes_equal_numbers::<F64x2>(20_000);
     lanes_equal_numbers::<F64x4>(20_000);
     lanes_equal_numbers::<F64x8>(N_RANDOM);
+    lanes_equal_numbers::<F64x64>(20_000);
 }
 
 /// Results of each level at some points, as bits.
