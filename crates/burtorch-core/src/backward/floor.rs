@@ -19,6 +19,13 @@ pub(super) fn floor<E: Float>(
     if !params.iter().any(|store| store.prunes) {
         return bottom;
     }
+    // Of the only store, if there is one: a comparison answers for most operands of a set of last layers.
+    let first_wanted = if let [only] = params { only.skipped.first_left() } else { 0 };
+    let wants = |run: OperandRun| {
+        run.source > 0
+            && run.start + run.len > first_wanted
+            && params[places[run.source as usize - 1] as usize].wants_any(run.range())
+    };
     let mut floor = root + 1;
     let mut node = graph.block_tail(root).unwrap_or(root) + 1;
     while node > bottom {
@@ -33,8 +40,6 @@ pub(super) fn floor<E: Float>(
         if matches!(arity, Arity::Unary | Arity::Binary | Arity::WithConstant) {
             continue;
         }
-        let wants =
-            |run: OperandRun| run.source > 0 && params[places[run.source as usize - 1] as usize].wants_any(run.range());
         let mut reads = false;
         if arity == Arity::Block {
             let at = graph.operands[node as usize][0];

@@ -50,6 +50,12 @@ impl<'a> Skipped<'a> {
         &rest[..rest.partition_point(|r| (r.start as usize) < range.end)]
     }
 
+    /// A number before which all are skipped.
+    #[inline(always)]
+    pub(crate) fn first_left(self) -> u32 {
+        self.ranges.first().filter(|r| r.start == 0).map_or(0, |r| r.end)
+    }
+
     /// Whether no number of the range is skipped.
     #[inline(always)]
     pub(crate) fn leaves_all(self, range: Range<usize>) -> bool {
@@ -60,10 +66,6 @@ impl<'a> Skipped<'a> {
     #[inline(always)]
     pub(crate) fn leaves_any(self, range: Range<usize>) -> bool {
         let covers = |r: &Range<u32>| r.start as usize <= range.start && range.end <= r.end as usize;
-        // What lies before the first of them is asked for most often, of a set of last layers.
-        if self.ranges.first().is_some_and(covers) {
-            return false;
-        }
         self.ranges.is_empty() || !self.ranges.get(self.after(range.start)).is_some_and(covers)
     }
 
