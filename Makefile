@@ -80,7 +80,7 @@ wheel: $(RELEASE)/.tools ## Build a wheel for an older Linux (glibc 2.17) with z
 	rm -f dist/manylinux/burtorch-*.whl
 	$(ALONE) PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-1700000000}" \
 		RUSTFLAGS="--remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo" \
-		maturin build --release --locked --zig --compatibility manylinux_2_17 --interpreter "$(PYTHON)" --out dist/manylinux
+		maturin build --release --locked --compression-level 9 --zig --compatibility manylinux_2_17 --interpreter "$(PYTHON)" --out dist/manylinux
 	$(RELEASE)/bin/auditwheel show dist/manylinux/burtorch-*.whl
 	sha256sum dist/manylinux/burtorch-*.whl
 
@@ -148,6 +148,6 @@ $(ENGINES)/.tools: requirements-engines.txt
 $(VENV)/.wheel: $(VENV)/.tools $(SOURCES)
 	@scripts/check-tools.sh $(BIN)/python
 	rm -f dist/burtorch-*.whl
-	$(ALONE) $(BIN)/maturin build --release --locked --interpreter $(BIN)/python --out dist
+	$(ALONE) $(BIN)/maturin build --release --locked --compression-level 9 --interpreter $(BIN)/python --out dist
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/burtorch-*.whl
 	@touch $@

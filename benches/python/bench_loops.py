@@ -3,7 +3,8 @@
     python bench_loops.py [--rounds 15] [--record]
 
 Values and gradients must agree to 1e-9 of their largest number before anything is timed. Both run the same source over
-their own `numpy`, in float64 and in turns; minima in microseconds, and milliseconds of the first call.
+their own `numpy`, in float64 and in turns; minima in microseconds, and milliseconds of the first call. Searches,
+which take derivatives themselves in `while` loops within `while` loops, are called as they are.
 """
 
 from __future__ import annotations
@@ -27,11 +28,22 @@ import burtorch as bt  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 
-OURS = SimpleNamespace(np=np, scan=bt.scan, logsumexp=bt.logsumexp)
-THEIRS = SimpleNamespace(np=jnp, scan=jax.lax.scan, logsumexp=jax.scipy.special.logsumexp)
+OURS = SimpleNamespace(
+    np=np, scan=bt.scan, while_loop=bt.while_loop, cond=bt.cond, grad=bt.grad, jvp=bt.jvp, logsumexp=bt.logsumexp
+)
+THEIRS = SimpleNamespace(
+    np=jnp,
+    scan=jax.lax.scan,
+    while_loop=jax.lax.while_loop,
+    cond=jax.lax.cond,
+    grad=jax.grad,
+    jvp=jax.jvp,
+    logsumexp=jax.scipy.special.logsumexp,
+)
 
 Case = tuple[Callable[[Any], Any], Any]
 CASES: dict[str, Callable[[Any, np.random.Generator], Case]] = {}
+SEARCHES: dict[str, Callable[[Any], Case]] = {}
 
 
 def case(title: str) -> Callable[[Any], Any]:
@@ -249,12 +261,103 @@ def descent(m: Any, rng: np.random.Generator) -> Case:
     return f, np.array([-3.0, -2.0])
 
 
+def argmin(m: Any, value: Any, gradient: Any, x: Any) -> Any:
+    """The place of a least value, by steps that grow after ten successes and shrink after a failure, as GradBench's."""
+
+    def length(v: Any) -> Any:
+        return m.np.sqrt((v * v).sum())
+
+    def step(state: Any) -> Any:
+        def grow(x: Any, best: Any, slope: Any, rate: Any, successes: Any) -> Any:
+            return x, best, slope, 2.0 * rate, 0.0, 1.0
+
+        def move(x: Any, best: Any, slope: Any, rate: Any, successes: Any) -> Any:
+            trial = x - rate * slope
+
+            def go() -> Any:
+                reached = value(trial)
+                return m.cond(
+                    reached < best,
+                    lambda: (trial, reached, gradient(trial), rate, successes + 1.0, 1.0),
+                    lambda: (x, best, slope, rate / 2.0, 0.0, 1.0),
+                )
+
+            return m.cond(length(x - trial) <= 1e-5, lambda: (x, best, slope, rate, successes, 0.0), go)
+
+        return m.cond(state[4] == 10.0, grow, move, *state[:5])
+
+    def goes_on(state: Any) -> Any:
+        return m.np.logical_and(length(state[2]) > 1e-5, state[5] > 0.0)
+
+    return m.while_loop(goes_on, step, (x, value(x), gradient(x), 1e-5, 0.0, 1.0))[0]
+
+
+def particle(m: Any) -> Case:
+    """The place of a charge for which a particle reaches the origin."""
+    start = np.array([[0.0, 8.0], [0.75, 0.0]])
+
+    def potential(x: Any, w: Any) -> Any:
+        charges = [(x[0] - 10.0) ** 2 + (x[1] - (10.0 - w)) ** 2, (x[0] - 10.0) ** 2 + x[1] ** 2]
+        return 1.0 / m.np.sqrt(charges[0]) + 1.0 / m.np.sqrt(charges[1])
+
+    field = m.grad(potential)
+
+    def step(state: Any, w: Any) -> Any:
+        return m.np.stack([state[0] + 0.1 * state[1], state[1] - 0.1 * field(state[0], w)])
+
+    def miss(w: Any) -> Any:
+        pair = (m.np.asarray(start), step(start, w))
+        last = m.while_loop(lambda pair: pair[1][0, 1] > 0.0, lambda pair: (pair[1], step(pair[1], w)), pair)[0]
+        return (last[0, 0] - last[0, 1] / last[1, 1] * last[1, 0]) ** 2
+
+    def f(w: Any) -> Any:
+        return argmin(m, lambda w: miss(w[0]), lambda w: m.np.stack([m.jvp(miss, (w[0],), (1.0,))[1]]), w)
+
+    return f, np.array([0.0])
+
+
+def saddle(m: Any) -> Case:
+    """The saddle of a function by a descent within a descent: the outer one differentiates through the inner one."""
+
+    def height(y: Any, x: Any) -> Any:
+        return x[0] ** 2 + x[1] ** 2 - y[0] ** 2 - y[1] ** 2
+
+    def highest(x: Any, start: Any) -> Any:
+        return argmin(m, lambda y: -height(y, x), lambda y: -m.grad(height)(y, x), start)
+
+    def f(start: Any) -> Any:
+        def value(x: Any) -> Any:
+            return height(highest(x, start), x)
+
+        def slope(x: Any) -> Any:
+            return m.np.stack([m.jvp(value, (x,), (direction,))[1] for direction in np.eye(2)])
+
+        x = argmin(m, value, slope, start)
+        return m.np.concatenate([x, highest(x, start)])
+
+    return f, np.array([1.0, 1.0])
+
+
+SEARCHES["particle of GradBench, a loop in a loop in a loop"] = particle
+SEARCHES["saddle of GradBench, a descent in a descent"] = saddle
+
+
 def measured(make: Any, rounds: int) -> list[float]:
     """Minima of burtorch and JAX in seconds, and their first calls."""
     (ours, p), (theirs, _) = (make(m, np.random.default_rng(0)) for m in (OURS, THEIRS))
     function = bt.function(ours)
     compiled = jax.jit(jax.value_and_grad(theirs))
-    calls = [lambda: function.value_and_grad(p), lambda: jax.block_until_ready(compiled(p))]
+    return in_turns([lambda: function.value_and_grad(p), lambda: jax.block_until_ready(compiled(p))], rounds)
+
+
+def searched(make: Any, rounds: int) -> list[float]:
+    """The same of a search."""
+    (ours, p), (theirs, _) = make(OURS), make(THEIRS)
+    function, compiled = bt.function(ours), jax.jit(theirs)
+    return in_turns([lambda: (function(p),), lambda: (jax.block_until_ready(compiled(p)),)], rounds)
+
+
+def in_turns(calls: list[Callable[[], Any]], rounds: int) -> list[float]:
     first = [timed(call) for call in calls]
     for found, expected in zip(first[0][1], first[1][1], strict=True):
         found, expected = np.asarray(found), np.asarray(expected)
@@ -269,8 +372,10 @@ def main() -> None:
     options = parser.parse_args()
     lines = ["| loop | burtorch, us | jax.lax.scan, us | ratio | first call, ms |", "|---|---|---|---|---|"]
     print("\n".join(lines))
-    for title, make in CASES.items():
-        ours, theirs, first, first_of_rival = measured(make, options.rounds)
+    measures: list[tuple[str, Any, Any]] = [(title, measured, make) for title, make in CASES.items()]
+    measures += [(title, searched, make) for title, make in SEARCHES.items()]
+    for title, measure, make in measures:
+        ours, theirs, first, first_of_rival = measure(make, options.rounds)
         figures = f"{ours * 1e6:,.0f} | {theirs * 1e6:,.0f} | {ours / theirs:.2f}"
         lines.append(f"| {title} | {figures} | {first * 1e3:.1f}; {first_of_rival * 1e3:.0f} |")
         print(lines[-1], flush=True)

@@ -8,6 +8,7 @@ mod eager;
 mod functions;
 mod linalg;
 mod loops;
+mod nests;
 mod random;
 mod rows;
 mod values;

@@ -278,6 +278,7 @@ def test_annotations_that_are_asked_for_are_no_change():
     assert f(4.0) == 36.0
 
 
+@pytest.mark.alone  # audits end where they would take more than a share of the time
 @pytest.mark.parametrize("after", [1, 3, 6, 20])
 def test_an_audit_finds_a_change_within_the_next_doublings(limit, after):
     f = unwatched(limit)

@@ -80,7 +80,7 @@ def test_a_stop_at_any_moment_leaves_all_whole(kind, n, threads):
 
 
 def test_large_gradients_are_zero_after_a_stop_and_whole_after_the_next_call():
-    # Their pages are given back to the system, around what is frozen, also under arrays that are held.
+    # Also under arrays that are held, and around what is frozen.
     params = bt.Parameters(seed=1)
     model = bt.nn.CharMLP(params, vocab=27, context=16, embedding=64, hidden=512)
     held = np.asarray(params.grads)
@@ -144,8 +144,8 @@ def test_a_step_of_an_optimiser_does_not_begin_after_a_stop(make):
 
 def test_a_step_of_a_callables_oracle_moves_all_values_or_none():
     params = bt.Parameters(dtype="float64")
-    w = params.tensor(2, init=1.0)
-    oracle = bt.Oracle(lambda x, y: (bt.inner_product(w, x) - y) ** 2, params=params)
+    w = params.tensor((1, 2), init=1.0)
+    oracle = bt.Oracle(lambda x, y: ((w @ x).sum() - y) ** 2, params=params)
     x, y = [[1.0, 2.0], [0.0, 1.0]], [0.0, 1.0]
     with pytest.raises(bt.StoppedError):
         oracle.step(x, y, 0.1, deadline=0.0)

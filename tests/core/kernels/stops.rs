@@ -7,6 +7,8 @@ use burtorch_core::kernels::{
 use burtorch_core::sync::Stop;
 use burtorch_core::{Error, interrupt};
 
+use crate::support::level_stays;
+
 /// Numbers that differ.
 fn numbers<E: From<f32>>(n: usize) -> Vec<E> {
     (0..n).map(|k| E::from((k % 97) as f32 * 0.01 - 0.3)).collect()
@@ -15,6 +17,7 @@ fn numbers<E: From<f32>>(n: usize) -> Vec<E> {
 /// A kernel whose work takes longer than is to pass between two questions: watched, it has the bits that it has alone; where
 /// the token is set it ends early.
 fn check<E: Clone + PartialEq + std::fmt::Debug>(name: &str, before: &[E], kernel: impl Fn(&mut [E])) {
+    let _turn = level_stays();
     let (mut alone, mut watched) = (before.to_vec(), before.to_vec());
     kernel(&mut alone);
     let stop = Stop::new();

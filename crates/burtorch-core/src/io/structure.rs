@@ -89,6 +89,9 @@ pub(super) struct CheckedStructure {
     pub(super) needs: Needs,
 }
 
+/// Makes the check of a scalar type, from the ops and the lists of a graph.
+type NewCheck<'a> = &'a dyn for<'c> Fn(&'c [Op], &'c mut [u32]) -> Result<Check<'c>>;
+
 impl<'a> StructureFile<'a> {
     #[optimize(size)]
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self> {
@@ -160,11 +163,7 @@ impl<'a> StructureFile<'a> {
 
     /// Checks every index, for a graph that reads parameters of these lengths. `new` creates the check, for as many parameters.
     #[optimize(size)]
-    pub(super) fn checked(
-        &self,
-        lengths: &[usize],
-        new: &dyn for<'c> Fn(&'c [Op], &'c mut [u32]) -> Result<Check<'c>>,
-    ) -> Result<CheckedStructure> {
+    pub(super) fn checked(&self, lengths: &[usize], new: NewCheck<'_>) -> Result<CheckedStructure> {
         let (ops, mut extra) = (self.ops_of_nodes()?, self.lists.to_vec()?);
         let mut check = new(&self.names, &mut extra)?;
         for (k, &op) in ops.iter().enumerate() {

@@ -34,7 +34,6 @@ use crate::graph::{Graph, NodeId};
 use crate::nn::Model;
 use crate::params::{InFlight, Parameters};
 use crate::scalar::{Float, Scalar};
-use crate::sync;
 use crate::sync::stop::{self, Watch};
 use lanes::Pass;
 use sink::Sink;
@@ -283,7 +282,7 @@ impl<E: LaneFloat> Oracle<E> {
             return Ok(pass.n_finished);
         }
         if !matches!(swept, Ok(Ok(()))) {
-            params.discard_grads();
+            params.zero_grad();
         }
         swept.unwrap_or_else(|panic| resume_unwind(panic)).map(|()| pass.n_finished)
     }

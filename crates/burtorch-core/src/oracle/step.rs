@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::kernels::sgd_update_on_threads;
 use crate::nn::Model;
 use crate::params::Parameters;
-use crate::sync::{self, Stop};
 use crate::sync::stop::{self, Watch};
+use crate::sync::{self, Stop};
 
 impl<E: LaneFloat> Oracle<E> {
     /// One step of plain gradient descent on the batch, `x -= lr g`; returns the loss before it.

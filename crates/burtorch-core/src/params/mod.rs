@@ -52,9 +52,6 @@ use names::Names;
 /// numbers are appended. If the system does not provide that much, only the needed size is reserved.
 const RESERVED: usize = 1 << 25;
 
-/// From this size of gradients on pages are released instead of writing zeros.
-const DISCARDED: usize = 1 << 19;
-
 /// Flat trainable numbers and their gradients.
 ///
 /// ```
@@ -334,16 +331,6 @@ impl<'m, E: Float> Parameters<'m, E> {
     /// Sets all gradients to zero.
     pub fn zero_grad(&mut self) {
         self.zero_grad_of(&Selection::ALL);
-    }
-
-    /// Sets all gradients to zero within microseconds, however many: their pages are released to the system, which provides new
-    /// ones at the next write.
-    pub(crate) fn discard_grads(&mut self) {
-        if self.grads.is_foreign() || self.n * size_of::<E>() < DISCARDED {
-            return self.zero_grad();
-        }
-        let (grads, n) = (&mut self.grads, self.n);
-        for_each_gap(&self.frozen, n, |range| grads.discard(range, n));
     }
 
     /// Sets the selected gradients to zero.

@@ -13,6 +13,9 @@ use crate::scalar::Float;
 /// Up to two tensors, apart from each other.
 pub(crate) type Tensors = [Option<Range<usize>>; 2];
 
+/// A kernel that takes values and the targets of two tensors' gradients.
+type Pull<'a, E> = &'a mut dyn FnMut(&[E], [GradientOut<'_, E>; 2]);
+
 impl<E: Float> Gradients<'_, E> {
     /// Whether kernels may write the gradients of these tensors where they belong.
     fn is_direct(&self, tensors: &Tensors) -> bool {
@@ -21,12 +24,7 @@ impl<E: Float> Gradients<'_, E> {
     }
 
     /// Runs `pull` with the values of a range and targets for the gradients of tensors, and keeps what is asked for.
-    pub(crate) fn with_targets(
-        &mut self,
-        values: Range<usize>,
-        tensors: Tensors,
-        pull: &mut dyn FnMut(&[E], [GradientOut<'_, E>; 2]),
-    ) {
+    pub(crate) fn with_targets(&mut self, values: Range<usize>, tensors: Tensors, pull: Pull<'_, E>) {
         let is_direct = self.is_direct(&tensors);
         let lens = tensors.each_ref().map(|range| range.as_ref().map_or(0, ExactSizeIterator::len));
         if !is_direct {

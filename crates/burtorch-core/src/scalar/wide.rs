@@ -1,6 +1,6 @@
 //! `f128`, IEEE binary128, as a scalar: 34 digits, for references and ill-conditioned problems, not for speed.
 //!
-//! Sums, products and quotients are the compiler's; the value of each function is in its row of the list.
+//! Sums, products and quotients are the compiler's; the value of each function is in its row of the list, compiled once.
 
 use super::{DType, Float, RowMath, Scalar, sealed, wide_exact, wide_functions as wide};
 use crate::simd::for_each_function;
@@ -22,6 +22,7 @@ macro_rules! of_f128 {
     ) => {
         of_f128! { $($name |$x| $wide;)* $($hname |$hx| $hwide;)* ; $($name2 |$x2, $y2| $wide2;)* $($hname2 |$hx2, $hy2| $hwide2;)* }
         $(
+            #[inline(never)]
             fn $exact(self) -> Self {
                 wide_exact::$exact(self)
             }
@@ -29,12 +30,14 @@ macro_rules! of_f128 {
     };
     ($($name:ident |$x:ident| $wide:expr;)* ; $($name2:ident |$x2:ident, $y2:ident| $wide2:expr;)*) => {
         $(
+            #[inline(never)]
             fn $name(self) -> Self {
                 let $x = self;
                 $wide
             }
         )*
         $(
+            #[inline(never)]
             fn $name2(self, y: Self) -> Self {
                 let ($x2, $y2) = (self, y);
                 $wide2

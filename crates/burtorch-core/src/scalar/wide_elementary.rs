@@ -31,7 +31,9 @@ static INVERSE_FACTORIALS: [Long; 44] = {
     all
 };
 
-/// e^x.
+/// e^x. One copy, as that of each function below: it is a page of code, and most functions call it.
+#[inline(never)]
+#[optimize(size)]
 pub(super) fn long_exp(x: Long) -> Long {
     if x.power() > 20 {
         return Long::ONE.scaled(if x.is_negative() { -100_000 } else { 100_000 });
@@ -56,6 +58,8 @@ fn long_expm1(x: Long) -> Long {
 }
 
 /// The logarithm of a number above 0.
+#[inline(never)]
+#[optimize(size)]
 pub(super) fn long_log(x: Long) -> Long {
     let size = x.scaled(-x.power());
     let power = x.power() - i32::from(size.to_f64() < std::f64::consts::FRAC_1_SQRT_2);
@@ -75,6 +79,8 @@ fn long_log1p(x: Long) -> Long {
 }
 
 /// x times the sum of `(-1)^n x^2n / (2n + 1)!`, and the sum of `(-1)^n x^2n / (2n)!`; |x| is below 1.
+#[inline(never)]
+#[optimize(size)]
 pub(super) fn long_sin_cos(x: Long) -> (Long, Long) {
     let square = -(x * x);
     let sum = |first: usize| {
@@ -85,6 +91,8 @@ pub(super) fn long_sin_cos(x: Long) -> (Long, Long) {
 }
 
 /// What a finite number leaves of multiples of pi/2: how many, modulo 4, and a rest of at most pi/4.
+#[inline(never)]
+#[optimize(size)]
 fn reduced(x: f128) -> (u32, Long) {
     const LIMBS: usize = 7;
     let long = Long::new(x);
@@ -131,6 +139,8 @@ fn reduced(x: f128) -> (u32, Long) {
 }
 
 /// The angle of a point in the first quadrant, (0, 0) excluded.
+#[inline(never)]
+#[optimize(size)]
 fn angle(y: Long, x: Long) -> Long {
     if (x - y).is_negative() {
         return FRAC_PI_2 - angle(x, y);

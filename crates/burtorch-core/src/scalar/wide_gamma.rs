@@ -22,6 +22,8 @@ fn cot_of_pi(r: f128) -> (f128, f128) {
 }
 
 /// The derivative of log gamma.
+#[inline(never)]
+#[optimize(size)]
 pub(super) fn digamma(x: f128) -> f128 {
     if x.is_nan() || x == f128::INFINITY {
         return x;
@@ -47,6 +49,8 @@ pub(super) fn digamma(x: f128) -> f128 {
 }
 
 /// Derivative number n of digamma.
+#[inline(never)]
+#[optimize(size)]
 pub(super) fn polygamma(x: f128, n: f128) -> f128 {
     if n >= 1.0 && n == floor(n) { nth_polygamma(n as usize, x) } else { f128::NAN }
 }

@@ -60,6 +60,8 @@ fn left_of_zero(a: f128) -> f128 {
 
 /// The series about a point c: with h the distance from it, the derivative's change is phi(c) times the integral of
 /// (2 - (c + t)^2) e^(-c t - t^2/2) for t from 0 to h. The exponential's coefficients follow from its differential equation.
+#[inline(never)]
+#[optimize(size)]
 fn near(a: f128, nearest: usize) -> f128 {
     let [value, value_low, slope, slope_low, density] = CENTRES[nearest];
     let [c, c_low] = if nearest == 3 { ROOT } else { [-SPACING * nearest as f128, 0.0] };
@@ -82,6 +84,8 @@ fn near(a: f128, nearest: usize) -> f128 {
 
 /// Phi(-a) - a phi(a), the density in two parts; in the far tail it is kept from sinking below the smallest normal number
 /// before it is multiplied.
+#[inline(never)]
+#[optimize(size)]
 fn tail(a: f128) -> f128 {
     let square = a * a;
     let (lift, drop) = if a > 100.0 { (LIFT, DROP) } else { ([0.0; 2], 1.0) };

@@ -83,6 +83,8 @@ pub(super) fn long_erfc(x: Long) -> Long {
 }
 
 /// `2/sqrt(pi) e^(-x^2)` times the sum of `2^n x^(2n + 1) / (1 * 3 * ... (2n + 1))`, whose terms are all positive.
+#[inline(never)]
+#[optimize(size)]
 fn series(x: Long) -> Long {
     let double_square = (x * x).scaled(1);
     let (mut term, mut sum, mut n) = (x, x, 1);
@@ -95,6 +97,8 @@ fn series(x: Long) -> Long {
 }
 
 /// The complement by its continued fraction, `e^(-x^2)/sqrt(pi) / (x + 1/2 / (x + 2/2 / (x + 3/2 / ...)))`, from the front.
+#[inline(never)]
+#[optimize(size)]
 fn tail(x: Long) -> Long {
     let n_terms = 10 + (320.0 / x.to_f64()) as i64;
     let (mut last, mut now) = ((Long::ZERO, Long::ONE), (Long::ONE, x));
@@ -127,6 +131,8 @@ fn long_sin_cos_of_pi(x: f128) -> Long {
 }
 
 /// Of a number above 0: Stirling's series, after steps to where it holds.
+#[inline(never)]
+#[optimize(size)]
 fn long_ln_gamma(mut x: Long) -> Long {
     let mut product = Long::ONE;
     while x.to_f64() < STIRLING_FROM {

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-use super::texts::{Numbers, Texts};
+use super::texts::{LONGEST_APART, Numbers, Texts};
 use crate::error::Result;
 use crate::graph::{Graph, NodeId, OperandRun, Topology};
 use crate::interrupt::{self, Work};
@@ -14,8 +14,6 @@ use crate::ops::{Arity, Op};
 use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
 
-/// Runs of leaves longer than this are one box.
-pub(super) const LONGEST_APART: u32 = 6;
 /// Operations of [`Work`] that writing a box takes.
 pub(super) const BOX: usize = 256;
 

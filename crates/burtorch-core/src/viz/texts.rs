@@ -1,10 +1,11 @@
 //! Text of nodes and numbers: in boxes of a picture, and a line about a node.
 
-use super::picture::LONGEST_APART;
 use crate::graph::{Graph, NodeId, Topology};
 use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
 
+/// Runs of leaves longer than this are one box, and one operand of a line.
+pub(super) const LONGEST_APART: u32 = 6;
 /// The number of numbers shown in a box of many.
 const SHOWN: usize = 3;
 

@@ -98,9 +98,11 @@ pub fn logical<'py>(
     })?;
     let Some(made) = made else { return Ok(x.py().NotImplemented().into_bound(x.py())) };
     // Integers beside masks are bits in NumPy.
-    let is_mask = |x: &Any<'py>| match x.cast::<PyArray>() {
-        Ok(x) => Ok(x.get().type_of().element == Element::Mask),
-        Err(_) => Ok(x.is_instance_of::<PyBool>() || is_bool(x)?),
+    let is_mask = |x: &Any<'py>| -> PyResult<bool> {
+        match x.cast::<PyArray>() {
+            Ok(x) => Ok(x.get().type_of().element == Element::Mask),
+            Err(_) => Ok(x.is_instance_of::<PyBool>() || is_bool(x)?),
+        }
     };
     if refused.is_some() || !is_mask(x)? || !is_mask(y)? {
         return Err(PyTypeError::new_err(format!("{symbol} of Arrays takes masks, such as results of comparisons")));

@@ -73,7 +73,7 @@ impl PyOracle {
         wanted: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PySubset>, Bound<'py, PyAny>)> {
-        let subset = PySubset::of(self.params.bind(py), wanted)?;
+        let subset = PySubset::unchecked(self.params.bind(py), wanted)?;
         let out = match out {
             Some(out) => out.clone(),
             None => zeros(py, self.params.get().dtype_of(), subset.get().set().len())?,

@@ -74,15 +74,23 @@ impl PySubset {
         Err(PyValueError::new_err("the subset belongs to other Parameters; prepare one of these"))
     }
 
+    /// As [`PySubset::of`], if the computation with the set checks that it still fits.
+    pub fn unchecked<'py>(
+        params: &Bound<'py, PyParameters>,
+        what: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PySubset>> {
+        match what.cast::<PySubset>() {
+            Ok(subset) => subset.get().check_owner(params).map(|()| subset.clone()),
+            Err(_) => Self::of_ranges(params, ranges_of(params, what)?),
+        }
+    }
+
     /// The set named by an argument: a prepared one, or one read by [`ranges_of`].
     pub fn of<'py>(params: &Bound<'py, PyParameters>, what: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PySubset>> {
         let py = params.py();
-        if let Ok(subset) = what.cast::<PySubset>() {
-            subset.get().check_owner(params)?;
-            let checked = params.get().with(py, |any| with_params!(any, p => subset.get().set.check(p)))?;
-            return checked.or_raise(py).map(|()| subset.clone());
-        }
-        Self::of_ranges(params, ranges_of(params, what)?)
+        let subset = Self::unchecked(params, what)?;
+        let checked = params.get().with(py, |any| with_params!(any, p => subset.get().set.check(p)))?;
+        checked.or_raise(py).map(|()| subset)
     }
 
     /// A set of ranges.

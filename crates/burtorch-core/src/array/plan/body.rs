@@ -105,8 +105,12 @@ impl<E: ArrayFloat> Body<E> for Plan<E> {
             places.insert((Source::Buffer(buffer), 0), is_number(ty).then_some(slot)?);
         }
         for step in &self.steps {
-            let Step::Numbers(numbers) = step else { return None };
-            straight.append(numbers, &self.floats, &mut places).then_some(())?;
+            match step {
+                Step::Numbers(numbers) => straight.append(numbers, &self.floats, &mut places)?,
+                Step::Choice(choice) => choice.append_to(straight, &self.floats, &mut places)?,
+                Step::Loop(step) => step.append_to(straight, &self.floats, &mut places)?,
+                _ => return None,
+            }
         }
         let slot =
             |(buffer, ty): &(usize, Type)| places.get(&(Source::Buffer(*buffer), 0)).copied().filter(|_| is_number(ty));

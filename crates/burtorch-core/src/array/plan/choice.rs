@@ -8,7 +8,9 @@ use super::control::write;
 use super::inner::Body;
 use super::math::ArrayFloat;
 use super::memory::Bank;
+use super::numbers::{Slots, Straight};
 use super::place::Source;
+use super::together::Item;
 use crate::error::Result;
 
 /// A choice that is ready to run.
@@ -56,6 +58,29 @@ impl<E: ArrayFloat> Choice<E> {
             }
         }
         Ok(singular)
+    }
+
+    /// Appends it to work on single numbers, if both branches and all operands are such.
+    pub(super) fn append_to(&self, straight: &mut Straight<E>, bank: &Bank<E>, places: &mut Slots) -> Option<()> {
+        let of = straight.slots_of(&self.operands, bank, places)?;
+        let [predicate, arguments @ ..] = &of[..] else { return None };
+        let to: Vec<_> = self.to.iter().map(|_| straight.slot(E::default())).collect();
+        let mut branch = |branch: &dyn Body<E>| {
+            let append = |straight: &mut Straight<E>| {
+                let results = branch.append_to(straight, arguments)?;
+                straight.moved(&results, &to);
+                Some(())
+            };
+            Some(straight.apart(append)?.0)
+        };
+        let [yes, no] = &self.branches;
+        let (yes, no) = (branch(&**yes)?, branch(&**no)?);
+        straight.work.push(Item::Choice { of: *predicate, yes, no });
+        for (&(buffer, is_int), slot) in self.to.iter().zip(to) {
+            (!is_int).then_some(())?;
+            places.insert((Source::Buffer(buffer), 0), slot);
+        }
+        Some(())
     }
 
     pub(super) fn bytes(&self) -> usize {

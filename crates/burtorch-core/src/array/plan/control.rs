@@ -7,16 +7,20 @@
 use std::collections::HashMap;
 
 use super::super::dims::bad;
+use super::super::expansion::MathOp;
 use super::super::instr::{Element, Length, Loop, Type, ValueId};
 use super::alone::Operand;
 use super::inner::{Body, Pair};
-use super::math::ArrayFloat;
+use super::math::{ArrayFloat, BlockOp};
 use super::memory::Bank;
 use super::number_loop::{MOST_SLICES, NumberLoop, Sizes, Steps};
+use super::numbers::{Slots, Straight};
 use super::place::Source;
+use super::together::{Item, Operation};
 use crate::error::Result;
 use crate::interrupt;
 use crate::memory::reserve_in;
+use crate::simd::Real;
 
 /// Where slices come from, or go to.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +63,8 @@ pub(super) struct LoopStep<E> {
 /// What a step runs.
 #[derive(Debug)]
 enum Bodies<E> {
-    Numbers(Box<NumberLoop<E>>),
+    /// Beside what other work takes from it.
+    Numbers(Box<NumberLoop<E>>, Pair<E>),
     Arrays(Pair<E>),
 }
 
@@ -110,9 +115,9 @@ impl<E: ArrayFloat> LoopStep<E> {
             sliced: size_of(&sliced),
             stacked: size_of(&stacked),
         };
-        let numbers = numbers.and_then(|(body, condition)| NumberLoop::new(&*body, condition.as_deref(), &sizes));
+        let numbers = numbers.and_then(|pair| Some((NumberLoop::new(&*pair.0, pair.1.as_deref(), &sizes)?, pair)));
         let (bodies, cost) = match numbers {
-            Some(numbers) => (Bodies::Numbers(Box::new(numbers)), 0),
+            Some((numbers, pair)) => (Bodies::Numbers(Box::new(numbers), pair), 0),
             None => {
                 let pair = arrays()?;
                 let cost = pair.0.cost() + sizes.sliced.iter().chain(&sizes.stacked).sum::<usize>();
@@ -150,7 +155,7 @@ impl<E: ArrayFloat> LoopStep<E> {
         let before = self.captures + self.carries;
         let (body, condition) = match &mut self.bodies {
             Bodies::Arrays((body, condition)) => (&mut **body, condition),
-            Bodies::Numbers(_) => {
+            Bodies::Numbers(..) => {
                 let steps = Steps { length, most: self.most, reverse: self.reverse };
                 let step = self.run_numbers(steps, floats, given)?;
                 self.counts.iter().for_each(|&buffer| ints.buffers[buffer][0] = step as i64);
@@ -236,7 +241,7 @@ impl<E: ArrayFloat> LoopStep<E> {
         floats: &mut Bank<E>,
         given: &impl Fn(Source) -> &'a [E],
     ) -> Result<usize> {
-        let Bodies::Numbers(numbers) = &mut self.bodies else { return Ok(0) };
+        let Bodies::Numbers(numbers, _) = &mut self.bodies else { return Ok(0) };
         let mut slots = numbers.numbers();
         for operand in &self.operands[..self.captures + self.carries] {
             let from = &floats.read(operand.place.source, given)[operand.place.offset..][..operand.size()];
@@ -275,6 +280,50 @@ impl<E: ArrayFloat> LoopStep<E> {
         done
     }
 
+    /// Appends it to work on single numbers, if it is such work without slices and limits, and nothing reads how many steps it took.
+    pub(super) fn append_to(&self, straight: &mut Straight<E>, bank: &Bank<E>, places: &mut Slots) -> Option<()> {
+        let Bodies::Numbers(_, (body, condition)) = &self.bodies else { return None };
+        let is_plain = self.sliced.is_empty() && self.stacked.is_empty() && self.count.is_none();
+        let is_limited = self.length.is_none() && self.most != usize::MAX;
+        if !is_plain || is_limited || self.last.iter().any(|(_, is_int)| *is_int) {
+            return None;
+        }
+        let mut arguments = straight.slots_of(&self.operands, bank, places)?;
+        let carries: Vec<_> = (0..self.carries).map(|_| straight.slot(E::default())).collect();
+        straight.moved(&arguments[self.captures..], &carries);
+        arguments.splice(self.captures.., carries.iter().copied());
+        let number = |straight: &mut Straight<E>, x: usize| straight.slot(<E as Real>::of(x as f64));
+        // Of a loop of so many steps, how many are left.
+        let counter = self.length.map(|n| {
+            let (n, counter) = (number(straight, n), straight.slot(E::default()));
+            straight.work.push(Item::Move { from: n, to: counter });
+            counter
+        });
+        let (condition, of) = match (condition, counter) {
+            (Some(condition), _) => straight.apart(|straight| Some(condition.append_to(straight, &arguments)?[0]))?,
+            (None, Some(counter)) => (Vec::new(), counter),
+            (None, None) => return None,
+        };
+        let append = |straight: &mut Straight<E>| {
+            let results = body.append_to(straight, &arguments)?;
+            straight.moved(&results, &carries);
+            if let Some(counter) = counter {
+                let (one, less) = (number(straight, 1), straight.slot(E::default()));
+                let op = BlockOp::Math(MathOp::Sub);
+                straight.work.push(Item::Operation(Operation { op, of: [counter, one, 0], to: less }));
+                straight.work.push(Item::Move { from: less, to: counter });
+            }
+            Some(())
+        };
+        let (body, ()) = straight.apart(append)?;
+        straight.work.push(Item::Loop { condition, of, body });
+        straight.left = straight.left.or_else(|| Some(number(straight, 0)));
+        for (&(buffer, _), slot) in self.last.iter().zip(carries) {
+            places.insert((Source::Buffer(buffer), 0), slot);
+        }
+        Some(())
+    }
+
     /// Makes stacks as long as they will be, where that is known.
     fn grow(&mut self, floats: &mut Bank<E>, ints: &mut Bank<i64>, length: Option<usize>) -> Result<()> {
         for part in &self.stacked {
@@ -294,7 +343,7 @@ impl<E: ArrayFloat> LoopStep<E> {
             Bodies::Arrays((body, condition)) => {
                 body.bytes() + condition.as_ref().map_or(0, |condition| condition.bytes())
             }
-            Bodies::Numbers(numbers) => numbers.bytes(),
+            Bodies::Numbers(numbers, _) => numbers.bytes(),
         }
     }
 }

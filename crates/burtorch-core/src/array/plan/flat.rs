@@ -174,7 +174,7 @@ impl<E: ArrayFloat> Part<E> {
                 let (around, to) = apart(room, *to);
                 kernels::shares_of_extremes(around.at(*g), around.at(*x), around.at(*y), to);
             }
-            Part::Numbers(numbers) => numbers.run_in(room, |source| places.of(source).map_or(0, |span| span.at)),
+            Part::Numbers(numbers) => numbers.run_in(room, |source| places.of(source).map_or(0, |span| span.at))?,
             Part::Alone(alone, Some(to)) => {
                 let (around, to) = apart(room, *to);
                 let given = |source| if let Source::Input(k) = source { around.at(places.buffers[k]) } else { &[] };

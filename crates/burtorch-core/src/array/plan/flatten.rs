@@ -50,7 +50,9 @@ pub(super) fn flat<E: ArrayFloat>(mut plan: Plan<E>) -> Result<std::result::Resu
         Step::Numbers(_) | Step::Alone(_) => true,
         _ => false,
     };
-    if plan.floats.total() > MOST || !plan.steps.iter().all(fits) {
+    // Work on single numbers alone becomes part of other such work.
+    let are_numbers = plan.steps.iter().all(|step| matches!(step, Step::Numbers(_)));
+    if are_numbers || plan.floats.total() > MOST || !plan.steps.iter().all(fits) {
         return Ok(Err(plan));
     }
     let mut len = 0;

@@ -17,6 +17,7 @@ mod again;
 
 mod chain;
 mod scalars;
+mod together;
 mod work;
 
 mod numbers;
@@ -203,7 +204,7 @@ impl<E: ArrayFloat> Plan<E> {
         for step in steps {
             match step {
                 Step::Chain(chain) => chain.run(floats, blocks, &given)?,
-                Step::Numbers(numbers) => numbers.run(floats, &given),
+                Step::Numbers(numbers) => numbers.run(floats, &given)?,
                 Step::Alone(alone) => alone.run(floats, ints, &given, &given_ints)?,
                 Step::Factors(factors) => *singular = singular.or(factors.run(floats, ints, &given, &given_ints)?),
                 Step::Loop(step) => *singular = singular.or(step.run(floats, ints, &given, &given_ints)?),

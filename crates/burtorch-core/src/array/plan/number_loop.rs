@@ -7,7 +7,8 @@ use super::inner::Body;
 use super::math::ArrayFloat;
 use super::memory::room;
 use super::numbers::Straight;
-use super::scalars::{Code, Cursor, Operation};
+use super::scalars::{Code, Cursor};
+use super::together::{Item, Operation};
 use crate::error::Result;
 use crate::interrupt;
 use crate::memory::reserve_in;
@@ -96,13 +97,16 @@ impl<E: ArrayFloat> NumberLoop<E> {
         let arguments: Vec<_> = (0..captures + carries + slices).map(|_| straight.slot(E::default())).collect();
         let mut results = body.append_to(&mut straight, &arguments)?;
         let of_stacked = &results[carries..].to_vec();
-        write_carries(&mut straight.operations, &mut results, &arguments, captures, carries);
-        let code = Code::new(&straight.operations, &results);
-        straight.operations.clear();
+        let mut work = std::mem::take(&mut straight.work);
+        if let Some(mut operations) = straight_only(&work) {
+            write_carries(&mut operations, &mut results, &arguments, captures, carries);
+            work = operations.into_iter().map(Item::Operation).collect();
+        }
+        let code = Code::new(&work, &results, straight.left);
         let condition = match condition {
             Some(condition) => {
                 let goes_on = condition.append_to(&mut straight, &arguments[..captures + carries])?;
-                Some((Code::new(&straight.operations, &goes_on), goes_on[0]))
+                Some((Code::new(&straight.work, &goes_on, straight.left), goes_on[0]))
             }
             None => None,
         };
@@ -163,7 +167,7 @@ impl<E: ArrayFloat> NumberLoop<E> {
         let mut at = if steps.reverse { n.wrapping_sub(1) } else { 0 };
         for step in 0..n {
             if let Some((condition, goes_on)) = condition {
-                condition.run(slots);
+                condition.run(slots)?;
                 if slots[*goes_on] == E::default() {
                     return Ok(step);
                 }
@@ -177,7 +181,7 @@ impl<E: ArrayFloat> NumberLoop<E> {
             for part in &stacked[0] {
                 put(&mut stacks[part.list], part.at(at), slots[part.slot])?;
             }
-            code.run(slots);
+            code.run(slots)?;
             for part in &stacked[1] {
                 put(&mut stacks[part.list], part.at(at), slots[part.slot])?;
             }
@@ -200,7 +204,7 @@ impl<E: ArrayFloat> NumberLoop<E> {
         while left > 0 {
             let now = left.min(STEPS);
             work.add(code.len() * 4 * now)?;
-            code.repeat(now, slots, (reads, &from), ([before, after], stacks), moves);
+            code.repeat(now, slots, (reads, &from), ([before, after], stacks), moves)?;
             left -= now;
         }
         Ok(n)
@@ -224,6 +228,11 @@ fn grow<E: Clone>(stack: &mut Vec<E>, at: usize, number: E) -> Result<()> {
     reserve_in(stack, more, "what a loop keeps")?;
     stack.resize(at + 1, number);
     Ok(())
+}
+
+/// The operations, if there is nothing else.
+fn straight_only(work: &[Item]) -> Option<Vec<Operation>> {
+    work.iter().map(|item| if let Item::Operation(operation) = item { Some(*operation) } else { None }).collect()
 }
 
 /// Lets operations write carries where the next step reads them, unless this step still does.

@@ -5,11 +5,14 @@
 
 use std::collections::HashMap;
 
+use super::super::instr::Element;
+use super::alone::Operand;
 use super::chain::Stream;
 use super::math::ArrayFloat;
 use super::memory::{Bank, room};
 use super::place::{Place, Source};
-use super::scalars::{Code, Operation};
+use super::scalars::Code;
+use super::together::{Item, Operation};
 use super::work::{Arg, Work};
 use crate::error::Result;
 
@@ -59,7 +62,8 @@ impl<E: ArrayFloat> Numbers<E> {
         loads.extend((0..streams.len()).map(|k| read(k, blocks + k)));
         let slots = room(blocks + streams.len(), E::default())?;
         let kept: Vec<_> = stores.iter().map(|(slot, _)| *slot).collect();
-        Ok(Numbers { loads, code: Code::new(&operations, &kept), operations, stores, slots })
+        let work: Vec<_> = operations.iter().copied().map(Item::Operation).collect();
+        Ok(Numbers { loads, code: Code::new(&work, &kept, None), operations, stores, slots })
     }
 
     /// One number from a place to a buffer.
@@ -70,20 +74,21 @@ impl<E: ArrayFloat> Numbers<E> {
             loads: vec![load],
             operations: vec![],
             stores: vec![(0, buffer)],
-            code: Code::new(&[], &[]),
+            code: Code::new(&[], &[], None),
             slots,
         })
     }
 
     /// Runs it.
-    pub(super) fn run<'a>(&mut self, bank: &mut Bank<E>, given: &impl Fn(Source) -> &'a [E]) {
+    pub(super) fn run<'a>(&mut self, bank: &mut Bank<E>, given: &impl Fn(Source) -> &'a [E]) -> Result<()> {
         for load in &self.loads {
             self.slots[load.slot] = bank.read(load.source, given)[load.offset];
         }
-        self.code.run(&mut self.slots);
+        self.code.run(&mut self.slots)?;
         for &(slot, buffer) in &self.stores {
             bank.buffers[buffer][0] = self.slots[slot];
         }
+        Ok(())
     }
 }
 
@@ -99,28 +104,34 @@ impl<E: ArrayFloat> Numbers<E> {
     }
 
     /// Runs it in a room; `first` says where sources begin.
-    pub(super) fn run_in(&mut self, room: &mut [E], first: impl Fn(Source) -> usize) {
+    pub(super) fn run_in(&mut self, room: &mut [E], first: impl Fn(Source) -> usize) -> Result<()> {
         for load in &self.loads {
             self.slots[load.slot] = room[first(load.source) + load.offset];
         }
-        self.code.run(&mut self.slots);
+        self.code.run(&mut self.slots)?;
         for &(slot, buffer) in &self.stores {
             room[first(Source::Buffer(buffer))] = self.slots[slot];
         }
+        Ok(())
     }
 }
 
-/// Operations of many chains in one piece, every number in a slot of its own.
+/// Work of many chains in one piece, every number in a slot of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Straight<E> {
-    pub(super) operations: Vec<Operation>,
+    pub(super) work: Vec<Item>,
     /// What slots hold at first: constants.
     pub(super) slots: Vec<E>,
+    /// The slot that counts steps of loops, if there are any.
+    pub(super) left: Option<usize>,
 }
+
+/// The slots of what lies in buffers, and of constants.
+pub(super) type Slots = HashMap<(Source, usize), usize>;
 
 impl<E: ArrayFloat> Straight<E> {
     pub(super) fn new() -> Self {
-        Straight { operations: Vec::new(), slots: Vec::new() }
+        Straight { work: Vec::new(), slots: Vec::new(), left: None }
     }
 
     /// A slot that holds this number at first.
@@ -129,27 +140,52 @@ impl<E: ArrayFloat> Straight<E> {
         self.slots.len() - 1
     }
 
-    /// Appends a chain. `places` knows the slots of buffers, whose numbers are those of the operations before; false if it
-    /// reads anything else.
-    pub(super) fn append(
-        &mut self,
-        chain: &Numbers<E>,
-        bank: &Bank<E>,
-        places: &mut HashMap<(Source, usize), usize>,
-    ) -> bool {
+    /// The slot of a number that lies somewhere; `None` where that is not known.
+    pub(super) fn slot_of(&mut self, place: (Source, usize), bank: &Bank<E>, places: &mut Slots) -> Option<usize> {
+        if let (Source::Const(_), None) = (place.0, places.get(&place)) {
+            let slot = self.slot(bank.read(place.0, &|_| &[])[place.1]);
+            places.insert(place, slot);
+        }
+        places.get(&place).copied()
+    }
+
+    /// The slots of operands of one number each.
+    pub(super) fn slots_of(&mut self, operands: &[Operand], bank: &Bank<E>, places: &mut Slots) -> Option<Vec<usize>> {
+        let is_number = |operand: &Operand| operand.size() == 1 && operand.element != Element::Int;
+        let slot = |operand: &Operand| {
+            let place = (operand.place.source, operand.place.offset);
+            is_number(operand).then(|| self.slot_of(place, bank, places)).flatten()
+        };
+        operands.iter().map(slot).collect()
+    }
+
+    /// What `append` appends, apart from the rest.
+    pub(super) fn apart<T>(&mut self, append: impl FnOnce(&mut Self) -> Option<T>) -> Option<(Vec<Item>, T)> {
+        let before = std::mem::take(&mut self.work);
+        let result = append(self);
+        Some((std::mem::replace(&mut self.work, before), result?))
+    }
+
+    /// Moves numbers from slots to others, of which some may be among the first.
+    pub(super) fn moved(&mut self, from: &[usize], to: &[usize]) {
+        let crosses = from.iter().any(|k| to.contains(k));
+        let from: Vec<_> = from.iter().map(|&k| if crosses { self.copy(k) } else { k }).collect();
+        let moves = from.into_iter().zip(to).filter(|(from, to)| from != *to);
+        self.work.extend(moves.map(|(from, &to)| Item::Move { from, to }));
+    }
+
+    fn copy(&mut self, from: usize) -> usize {
+        let to = self.slot(E::default());
+        self.work.push(Item::Move { from, to });
+        to
+    }
+
+    /// Appends a chain. `places` knows the slots of buffers, whose numbers are those of the work before; `None` if it reads
+    /// anything else.
+    pub(super) fn append(&mut self, chain: &Numbers<E>, bank: &Bank<E>, places: &mut Slots) -> Option<()> {
         let mut new: HashMap<usize, usize> = HashMap::new();
         for load in &chain.loads {
-            let place = (load.source, load.offset);
-            let slot = match (load.source, places.get(&place)) {
-                (_, Some(&slot)) => slot,
-                (Source::Const(_), None) => {
-                    let slot = self.slot(bank.read(load.source, &|_| &[])[load.offset]);
-                    places.insert(place, slot);
-                    slot
-                }
-                _ => return false,
-            };
-            new.insert(load.slot, slot);
+            new.insert(load.slot, self.slot_of((load.source, load.offset), bank, places)?);
         }
         for operation in &chain.operations {
             let mut of = [0; 3];
@@ -158,11 +194,11 @@ impl<E: ArrayFloat> Straight<E> {
             }
             let to = self.slot(E::default());
             new.insert(operation.to, to);
-            self.operations.push(Operation { op: operation.op, of, to });
+            self.work.push(Item::Operation(Operation { op: operation.op, of, to }));
         }
         for (slot, buffer) in &chain.stores {
             places.insert((Source::Buffer(*buffer), 0), new[slot]);
         }
-        true
+        Some(())
     }
 }

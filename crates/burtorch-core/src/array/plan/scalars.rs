@@ -3,37 +3,25 @@
 //! The simple algorithm: for each operation, read its slots, compute, write a slot. Departures, as in `program/steps`: an
 //! operation has the address of code for it, which ends with a jump to that of the next and saves no register for its caller; the
 //! last computed number stays in a register, because a number that is stored and loaded again waits 5 cycles; a contribution that
-//! is a product is one step, and so are two operations if only the second reads the result of the first. Promises: the bits of the
-//! operations on blocks. Does not know programs.
+//! is a product is one step, and so are two operations if only the second reads the result of the first. Branches and loops
+//! are jumps; a loop pauses regularly, so that it can be interrupted. Promises: the bits of the operations on blocks. Does not know
+//! programs.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
 
 use super::super::expansion::MathOp;
-use super::math::{ArrayFloat, BlockOp, arity};
-use super::work::{as_first, as_second};
+use super::math::{ArrayFloat, BlockOp};
+use super::together::{Item, Operation, all_reads, together};
+use crate::error::Result;
+use crate::interrupt;
 use crate::kernels::{OneOfTwo, Two};
 use crate::ops::Function;
 use crate::scalar::RowMath;
 use crate::simd::{Level, Real, for_each_function, level};
 
-/// An operation on slots.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Operation {
-    pub(super) op: BlockOp,
-    pub(super) of: [usize; 3],
-    pub(super) to: usize,
-}
-
-impl Operation {
-    /// How many slots it reads.
-    pub(super) fn arity(&self) -> usize {
-        arity(self.op)
-    }
-}
-
-/// Of the slots, the instruction, and the number that the step before computed.
-type Step<E> = unsafe extern "rust-preserve-none" fn(*mut E, *const Instr<E>, E);
+/// Of the slots, the instruction, and the number that the step before computed; where a run pauses, or null at its end.
+type Step<E> = unsafe extern "rust-preserve-none" fn(*mut E, *const Instr<E>, E) -> *const Instr<E>;
 
 struct Instr<E> {
     step: Step<E>,
@@ -53,45 +41,124 @@ impl<E> std::fmt::Debug for Instr<E> {
     }
 }
 
-/// Operations ready to run. Every slot that they name is below `slots`, and the last one stops.
+/// Steps of loops between two looks at whether to end early.
+const STEPS: f64 = 256.0;
+
+/// Operations ready to run. Every slot that they name is below `slots`, every jump ends at one of them, and the last one stops.
 #[derive(Clone, Debug)]
 pub(super) struct Code<E> {
     instrs: Vec<Instr<E>>,
     slots: usize,
+    /// The slot that holds how many steps of loops come before the next pause.
+    left: Option<usize>,
 }
 
 impl<E: ArrayFloat> Code<E> {
-    /// Makes operations ready that are to run one after the other. Numbers in the slots `kept` are read afterwards.
-    pub(super) fn new(operations: &[Operation], kept: &[usize]) -> Self {
-        let operations = paired(&fused(operations, kept), kept);
-        let mut slots = 0;
-        let mut last = usize::MAX;
-        let mut instrs: Vec<_> = operations
-            .iter()
-            .map(|operation| {
-                let mut of = [0; 3];
-                let operands = &operation.of[..operation.arity()];
-                for (slot, &k) in of.iter_mut().zip(operands) {
-                    slots = slots.max(k + 1);
-                    *slot = k as u32;
-                }
-                slots = slots.max(operation.to + 1);
-                let is_last = |k: usize| operands.get(k) == Some(&last);
-                let step = step_of(operation.op, [0, 1, 2].map(is_last));
-                last = operation.to;
-                Instr { step, of, to: operation.to as u32 }
-            })
-            .collect();
-        instrs.push(Instr { step: stop::<E>, of: [0; 3], to: 0 });
-        Code { instrs, slots }
+    /// Makes work ready. Numbers in the slots `kept` are read afterwards; `left` is a slot of its own, if there are loops.
+    pub(super) fn new(work: &[Item], kept: &[usize], left: Option<usize>) -> Self {
+        let mut code = Code { instrs: Vec::new(), slots: left.map_or(0, |left| left + 1), left };
+        code.append(work, &all_reads(work, kept));
+        code.push(stop::<E>, &[], 0);
+        code
     }
 
-    /// Runs all.
+    fn append(&mut self, work: &[Item], reads: &[usize]) {
+        let operation = |item: &Item| if let Item::Operation(operation) = item { Some(*operation) } else { None };
+        let mut at = 0;
+        while at < work.len() {
+            let operations: Vec<_> = work[at..].iter().map_while(operation).collect();
+            at += operations.len().max(1);
+            if !operations.is_empty() {
+                self.straight(&together(&operations, reads));
+                continue;
+            }
+            match &work[at - 1] {
+                Item::Operation(_) => {}
+                &Item::Move { from, to } => {
+                    let to = self.slot(to);
+                    self.push(step::<Same, E, 0>, &[from], to);
+                }
+                Item::Choice { of, yes, no } => {
+                    let test = self.jump(unless::<E>, &[*of]);
+                    self.append(yes, reads);
+                    let end = self.jump(jump::<E>, &[]);
+                    self.land(test);
+                    self.append(no, reads);
+                    self.land(end);
+                }
+                Item::Loop { condition, of, body } => {
+                    let start = self.instrs.len();
+                    self.append(condition, reads);
+                    let test = self.jump(unless::<E>, &[*of]);
+                    self.append(body, reads);
+                    let back = self.instrs.len() - start;
+                    self.push(again::<E>, &[self.left.unwrap_or(*of)], back as u32);
+                    self.land(test);
+                }
+            }
+        }
+    }
+
+    /// A slot that is named.
+    fn slot(&mut self, k: usize) -> u32 {
+        self.slots = self.slots.max(k + 1);
+        k as u32
+    }
+
+    fn push(&mut self, step: Step<E>, operands: &[usize], to: u32) {
+        let mut of = [0; 3];
+        for (slot, &k) in of.iter_mut().zip(operands) {
+            *slot = self.slot(k);
+        }
+        self.instrs.push(Instr { step, of, to });
+    }
+
+    /// Appends a jump that ends where [`Code::land`] is told.
+    fn jump(&mut self, step: Step<E>, operands: &[usize]) -> usize {
+        self.push(step, operands, 0);
+        self.instrs.len() - 1
+    }
+
+    /// Lets a jump end at the next instruction.
+    fn land(&mut self, jump: usize) {
+        self.instrs[jump].to = (self.instrs.len() - jump) as u32;
+    }
+
+    fn straight(&mut self, operations: &[Operation]) {
+        let mut last = usize::MAX;
+        for operation in operations {
+            let operands = &operation.of[..operation.arity()];
+            let is_last = |k: usize| operands.get(k) == Some(&last);
+            let (step, to) = (step_of(operation.op, [0, 1, 2].map(is_last)), self.slot(operation.to));
+            self.push(step, operands, to);
+            last = operation.to;
+        }
+    }
+
+    /// Runs all; an error if it is to end early, which work without loops never does.
     #[inline]
-    pub(super) fn run(&self, slots: &mut [E]) {
-        assert!(slots.len() >= self.slots, "fewer slots than operations name");
-        // SAFETY: there is a first instruction and a last one that stops, and all slots that they name are inside of `slots`.
-        unsafe { (self.instrs[0].step)(slots.as_mut_ptr(), self.instrs.as_ptr(), E::default()) }
+    pub(super) fn run(&self, slots: &mut [E]) -> Result<()> {
+        assert!(slots.len() >= self.slots && !self.instrs.is_empty(), "fewer slots than operations name");
+        // SAFETY: there is a first instruction and a last one that stops, jumps end between them, and all slots that they name are
+        // inside of `slots`.
+        unsafe { self.run_on(slots.as_mut_ptr()) }
+    }
+
+    /// # Safety
+    /// Behind `slots` lie as many as the code names.
+    #[inline(always)]
+    unsafe fn run_on(&self, slots: *mut E) -> Result<()> {
+        let mut at = self.instrs.as_ptr();
+        let mut work = interrupt::Work::default();
+        loop {
+            // SAFETY: by the contract; a pause is at an instruction.
+            unsafe {
+                at = ((*at).step)(slots, at, E::default());
+                let (Some(left), false) = (self.left, at.is_null()) else { return Ok(()) };
+                *slots.add(left) = <E as Real>::of(STEPS);
+            }
+            work.add(self.instrs.len() * 4 * STEPS as usize)?;
+        }
     }
 
     /// Runs all `n` times, with numbers read before each and written before and after it, and moves from slot to slot after it.
@@ -102,7 +169,7 @@ impl<E: ArrayFloat> Code<E> {
         (reads, from): (&mut [Cursor], &[&[E]]),
         ([before, after], to): ([&mut [Cursor]; 2], &mut [Vec<E>]),
         moves: &[(usize, usize)],
-    ) {
+    ) -> Result<()> {
         let is_slot = |slot: usize| slot < slots.len();
         let writes = || before.iter().chain(after.iter());
         assert!(
@@ -121,13 +188,14 @@ impl<E: ArrayFloat> Code<E> {
                 for c in before.iter_mut() {
                     *to.get_unchecked_mut(c.list).as_mut_ptr().add(c.next()) = *slots.add(c.slot);
                 }
-                (self.instrs[0].step)(slots, self.instrs.as_ptr(), E::default());
+                self.run_on(slots)?;
                 for c in after.iter_mut() {
                     *to.get_unchecked_mut(c.list).as_mut_ptr().add(c.next()) = *slots.add(c.slot);
                 }
                 moves.iter().for_each(|&(from, to)| *slots.add(to) = *slots.add(from));
             }
         }
+        Ok(())
     }
 
     /// How many operations there are.
@@ -162,67 +230,66 @@ impl Cursor {
     }
 }
 
-/// How often slots are read; kept ones never count as read once.
-fn reads(operations: &[Operation], kept: &[usize]) -> Vec<usize> {
-    let slots = operations.iter().map(|o| o.to + 1).max().unwrap_or(0);
-    let mut reads = vec![0; slots];
-    kept.iter().filter(|k| **k < slots).for_each(|&k| reads[k] += 2);
-    for operation in operations {
-        for &k in operation.of[..operation.arity()].iter().filter(|k| **k < slots) {
-            reads[k] += 1;
-        }
-    }
-    reads
-}
-
-/// The operations, with products that only a contribution reads merged into it.
-fn fused(operations: &[Operation], kept: &[usize]) -> Vec<Operation> {
-    let reads = reads(operations, kept);
-    let mut result: Vec<Operation> = Vec::with_capacity(operations.len());
-    for &operation in operations {
-        if let (BlockOp::Contribution, Some(last)) = (operation.op, result.last().copied())
-            && last.op == BlockOp::Math(MathOp::Mul)
-            && last.to == operation.of[1]
-            && reads[last.to] == 1
-            && last.of[0] == operation.of[0]
-        {
-            result.pop();
-            result.push(Operation { op: BlockOp::Product, of: [last.of[0], last.of[1], 0], to: operation.to });
-            continue;
-        }
-        result.push(operation);
-    }
-    result
-}
-
-/// The operations, with those whose result only one other reads merged into that one.
-fn paired(operations: &[Operation], kept: &[usize]) -> Vec<Operation> {
-    let reads = reads(operations, kept);
-    let mut result: Vec<Operation> = Vec::with_capacity(operations.len());
-    for &operation in operations {
-        let first = |side: usize| {
-            let at = result.iter().rposition(|before| before.to == operation.of[side])?;
-            let Operation { op, of, to } = result[at];
-            let is_changed = result[at + 1..].iter().any(|between| of[..arity(op)].contains(&between.to));
-            let first = as_first(op).filter(|_| reads[to] == 1 && !is_changed)?;
-            Some((at, side, first, [of[0], of[arity(op) - 1]]))
-        };
-        let pair = as_second(operation.op)
-            .and_then(|second| Some((second, (0..2).filter_map(first).max_by_key(|first| first.0)?)));
-        let Some((second, (at, side, first, [x, y]))) = pair else {
-            result.push(operation);
-            continue;
-        };
-        result.remove(at);
-        let op = BlockOp::Two(Two { first, second, to_right: side == 1 });
-        result.push(Operation { op, of: [x, y, operation.of[1 - side]], to: operation.to });
-    }
-    result
-}
-
 /// # Safety
 /// There are no more than the slots that the instruction before named.
-unsafe extern "rust-preserve-none" fn stop<E>(_slots: *mut E, _at: *const Instr<E>, _last: E) {}
+unsafe extern "rust-preserve-none" fn stop<E>(_slots: *mut E, _at: *const Instr<E>, _last: E) -> *const Instr<E> {
+    std::ptr::null()
+}
+
+/// Goes on so many instructions later.
+///
+/// # Safety
+/// There are so many, and those that follow may run on these slots.
+unsafe extern "rust-preserve-none" fn jump<E>(slots: *mut E, at: *const Instr<E>, last: E) -> *const Instr<E> {
+    debug_assert!(!at.is_null());
+    // SAFETY: by the contract.
+    unsafe {
+        let next = at.add((*at).to as usize);
+        become ((*next).step)(slots, next, last)
+    }
+}
+
+/// Goes on so many instructions later if a slot holds 0, else at the next one.
+///
+/// # Safety
+/// As of [`jump`].
+unsafe extern "rust-preserve-none" fn unless<E: ArrayFloat>(
+    slots: *mut E,
+    at: *const Instr<E>,
+    last: E,
+) -> *const Instr<E> {
+    debug_assert!(!at.is_null());
+    // SAFETY: by the contract.
+    unsafe {
+        if *slots.add((*at).of[0] as usize) == E::default() {
+            let next = at.add((*at).to as usize);
+            become ((*next).step)(slots, next, last)
+        }
+        let next = at.add(1);
+        become ((*next).step)(slots, next, last)
+    }
+}
+
+/// Goes on so many instructions earlier, or pauses there where no more steps are left.
+///
+/// # Safety
+/// As of [`jump`], of those before it.
+unsafe extern "rust-preserve-none" fn again<E: ArrayFloat>(
+    slots: *mut E,
+    at: *const Instr<E>,
+    last: E,
+) -> *const Instr<E> {
+    debug_assert!(!at.is_null());
+    // SAFETY: by the contract.
+    unsafe {
+        let (next, left) = (at.sub((*at).to as usize), slots.add((*at).of[0] as usize));
+        *left = *left - <E as Real>::of(1.0);
+        if *left <= E::default() {
+            return next;
+        }
+        become ((*next).step)(slots, next, last)
+    }
+}
 
 /// Code for one operation.
 trait Number {
@@ -240,7 +307,7 @@ macro_rules! steps {
             slots: *mut E,
             at: *const Instr<E>,
             last: E,
-        ) {
+        ) -> *const Instr<E> {
             debug_assert!(!at.is_null());
             // SAFETY: by the contract. Slots that the operation does not take are 0, which is one of them.
             unsafe {
@@ -450,53 +517,4 @@ mod functions {
     }
 
     for_each_function!(steps);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ARGUMENTS: usize = 5;
-    const RESULTS: usize = 30;
-
-    /// Operations on slots of arguments and of each other, with two kept ones, and a last one that writes an argument.
-    fn operations(seed: usize) -> (Vec<Operation>, [usize; 3]) {
-        let mut state = seed as u64 * 2 + 1;
-        let mut below = |n: usize| {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            (state >> 33) as usize % n
-        };
-        let ops = [MathOp::Add, MathOp::Sub, MathOp::Mul, MathOp::Neg, MathOp::Div].map(BlockOp::Math);
-        let ops = [&ops[..], &[BlockOp::Product, BlockOp::Contribution, BlockOp::Math(MathOp::Select)]].concat();
-        let mut operations: Vec<_> = (ARGUMENTS..ARGUMENTS + RESULTS)
-            .map(|to| {
-                // Mostly of what was computed last.
-                let mut slot = || if below(3) == 0 { below(to) } else { to - 1 - below(to.min(4)) };
-                let of = [slot(), slot(), slot()];
-                Operation { op: ops[below(ops.len())], of, to }
-            })
-            .collect();
-        let last = ARGUMENTS + RESULTS - 1;
-        operations.push(Operation { op: BlockOp::Math(MathOp::Add), of: [0, last, 0], to: 0 });
-        operations.push(Operation { op: BlockOp::Math(MathOp::Mul), of: [last - 1, 1, 0], to: last + 1 });
-        (operations, [0, last + 1, last - 3])
-    }
-
-    #[test]
-    fn operations_done_together_have_the_bits_of_single_ones() {
-        let mut together = 0;
-        for seed in 0..3000 {
-            let (operations, kept) = operations(seed);
-            let mut slots = [0.0; ARGUMENTS + RESULTS + 1];
-            slots[..ARGUMENTS].copy_from_slice(&[1.25, -0.0, -3.5, 0.1, f64::INFINITY]);
-            let mut expected = slots;
-            operations.iter().for_each(|operation| Code::new(&[*operation], &[operation.to]).run(&mut expected));
-            let code = Code::new(&operations, &kept);
-            code.run(&mut slots);
-            together += operations.len() + 1 - code.len();
-            let bits = |slots: &[f64]| kept.map(|k| if slots[k].is_nan() { 1 } else { slots[k].to_bits() });
-            assert_eq!(bits(&slots), bits(&expected), "seed {seed}");
-        }
-        assert!(together > 3000, "{together}");
-    }
 }

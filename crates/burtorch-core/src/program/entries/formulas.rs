@@ -22,11 +22,14 @@ pub(super) struct Formula {
     pub(super) of: [Number; 3],
 }
 
+/// An operation: its kind, the bits of what it holds, and its operands.
+type Key = (Discriminant<MathOp>, u32, [Number; 3]);
+
 /// All operations so far.
 #[derive(Default)]
 pub(super) struct Formulas {
     pub(super) all: Vec<Formula>,
-    known: HashMap<(Discriminant<MathOp>, u32, [Number; 3]), Number, BuildHasherDefault<Mixed>>,
+    known: HashMap<Key, Number, BuildHasherDefault<Mixed>>,
     literals: HashMap<u64, Number>,
     /// The numbers of a formula that is being written out.
     room: Vec<Number>,

@@ -16,7 +16,7 @@ const PIO2_PAIR: [f64; 2] = [std::f64::consts::FRAC_PI_2, 6.123233995736766e-17]
 pub(super) const NEAR: f64 = 0.785;
 
 /// Between these |x| is in quadrant 1.
-pub(super) const NEXT: [f64; 2] = [0.7854, 2.356];
+pub(super) const NEXT: [f64; 2] = [0.786, 2.356];
 
 /// Where the method changes.
 pub(super) const FAR: f64 = 1048576.0;

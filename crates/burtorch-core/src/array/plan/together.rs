@@ -1,0 +1,179 @@
+//! Work on single numbers, and operations on them that are done together.
+//!
+//! Promises the bits of the operations one by one. Knows nothing of how they run.
+
+use super::super::expansion::MathOp;
+use super::math::{BlockOp, arity};
+use super::work::{as_first, as_second};
+use crate::kernels::Two;
+
+/// An operation on slots.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operation {
+    pub(super) op: BlockOp,
+    pub(super) of: [usize; 3],
+    pub(super) to: usize,
+}
+
+impl Operation {
+    /// How many slots it reads.
+    pub(super) fn arity(&self) -> usize {
+        arity(self.op)
+    }
+}
+
+/// A part of the work on slots.
+#[derive(Clone, Debug)]
+pub(super) enum Item {
+    Operation(Operation),
+    Move {
+        from: usize,
+        to: usize,
+    },
+    /// One of both, by whether the slot holds anything but 0.
+    Choice {
+        of: usize,
+        yes: Vec<Item>,
+        no: Vec<Item>,
+    },
+    /// The body as often as the slot holds anything but 0 after the condition.
+    Loop {
+        condition: Vec<Item>,
+        of: usize,
+        body: Vec<Item>,
+    },
+}
+
+/// How often slots are read in all of the work; those that are kept never count as read once.
+pub(super) fn all_reads(work: &[Item], kept: &[usize]) -> Vec<usize> {
+    fn count(work: &[Item], read: &mut impl FnMut(usize)) {
+        for item in work {
+            match item {
+                Item::Operation(operation) => operation.of[..operation.arity()].iter().for_each(|&k| read(k)),
+                Item::Move { from, .. } => read(*from),
+                Item::Choice { of, yes, no } => {
+                    read(*of);
+                    count(yes, read);
+                    count(no, read);
+                }
+                Item::Loop { condition, of, body } => {
+                    count(condition, read);
+                    read(*of);
+                    count(body, read);
+                }
+            }
+        }
+    }
+    let mut reads = Vec::new();
+    let mut read = |k: usize| {
+        reads.resize(reads.len().max(k + 1), 0);
+        reads[k] += 1;
+    };
+    count(work, &mut read);
+    kept.iter().for_each(|&k| (0..2).for_each(|_| read(k)));
+    reads
+}
+
+/// The same operations in fewer steps, where slots are read so often in all.
+pub(super) fn together(operations: &[Operation], reads: &[usize]) -> Vec<Operation> {
+    let mut reads = reads.to_vec();
+    paired(&fused(operations, &mut reads), &reads)
+}
+
+/// The operations with products that only a contribution reads done by it.
+fn fused(operations: &[Operation], reads: &mut [usize]) -> Vec<Operation> {
+    let mut result: Vec<Operation> = Vec::with_capacity(operations.len());
+    for &operation in operations {
+        if let (BlockOp::Contribution, Some(last)) = (operation.op, result.last().copied())
+            && last.op == BlockOp::Math(MathOp::Mul)
+            && last.to == operation.of[1]
+            && reads.get(last.to) == Some(&1)
+            && last.of[0] == operation.of[0]
+        {
+            result.pop();
+            // It is read once by the contribution, not by the product as well.
+            reads[last.of[0]] -= 1;
+            result.push(Operation { op: BlockOp::Product, of: [last.of[0], last.of[1], 0], to: operation.to });
+            continue;
+        }
+        result.push(operation);
+    }
+    result
+}
+
+/// The operations with those whose results only one other reads done together with it, in its place.
+fn paired(operations: &[Operation], reads: &[usize]) -> Vec<Operation> {
+    let mut result: Vec<Operation> = Vec::with_capacity(operations.len());
+    for &operation in operations {
+        let first = |side: usize| {
+            let at = result.iter().rposition(|before| before.to == operation.of[side])?;
+            let Operation { op, of, to } = result[at];
+            let is_changed = result[at + 1..].iter().any(|between| of[..arity(op)].contains(&between.to));
+            let first = as_first(op).filter(|_| reads.get(to) == Some(&1) && !is_changed)?;
+            Some((at, side, first, [of[0], of[arity(op) - 1]]))
+        };
+        let pair = as_second(operation.op)
+            .and_then(|second| Some((second, (0..2).filter_map(first).max_by_key(|first| first.0)?)));
+        let Some((second, (at, side, first, [x, y]))) = pair else {
+            result.push(operation);
+            continue;
+        };
+        result.remove(at);
+        let op = BlockOp::Two(Two { first, second, to_right: side == 1 });
+        result.push(Operation { op, of: [x, y, operation.of[1 - side]], to: operation.to });
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scalars::Code;
+    use super::*;
+
+    const ARGUMENTS: usize = 5;
+    const RESULTS: usize = 30;
+
+    /// Operations on slots of arguments and of each other, two of which are kept, and one that writes an argument at last.
+    fn operations(seed: usize) -> (Vec<Operation>, [usize; 3]) {
+        let mut state = seed as u64 * 2 + 1;
+        let mut below = |n: usize| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (state >> 33) as usize % n
+        };
+        let ops = [MathOp::Add, MathOp::Sub, MathOp::Mul, MathOp::Neg, MathOp::Div].map(BlockOp::Math);
+        let ops = [&ops[..], &[BlockOp::Product, BlockOp::Contribution, BlockOp::Math(MathOp::Select)]].concat();
+        let mut operations: Vec<_> = (ARGUMENTS..ARGUMENTS + RESULTS)
+            .map(|to| {
+                // Mostly of what was computed last.
+                let mut slot = || if below(3) == 0 { below(to) } else { to - 1 - below(to.min(4)) };
+                let of = [slot(), slot(), slot()];
+                Operation { op: ops[below(ops.len())], of, to }
+            })
+            .collect();
+        let last = ARGUMENTS + RESULTS - 1;
+        operations.push(Operation { op: BlockOp::Math(MathOp::Add), of: [0, last, 0], to: 0 });
+        operations.push(Operation { op: BlockOp::Math(MathOp::Mul), of: [last - 1, 1, 0], to: last + 1 });
+        (operations, [0, last + 1, last - 3])
+    }
+
+    #[test]
+    fn operations_done_together_have_the_bits_of_single_ones() {
+        let mut together = 0;
+        for seed in 0..3000 {
+            let (operations, kept) = operations(seed);
+            let mut slots = [0.0; ARGUMENTS + RESULTS + 1];
+            slots[..ARGUMENTS].copy_from_slice(&[1.25, -0.0, -3.5, 0.1, f64::INFINITY]);
+            let mut expected = slots;
+            let work: Vec<_> = operations.iter().copied().map(Item::Operation).collect();
+            work.iter().zip(&operations).for_each(|(item, operation)| {
+                Code::new(std::slice::from_ref(item), &[operation.to], None).run(&mut expected).unwrap();
+            });
+            let code = Code::new(&work, &kept, None);
+            code.run(&mut slots).unwrap();
+            together += operations.len() + 1 - code.len();
+            let bits = |slots: &[f64]| kept.map(|k| if slots[k].is_nan() { 1 } else { slots[k].to_bits() });
+            assert_eq!(bits(&slots), bits(&expected), "seed {seed}");
+        }
+        assert!(together > 3000, "{together}");
+    }
+}
