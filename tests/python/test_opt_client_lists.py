@@ -149,7 +149,7 @@ BAD = {
     "problem must be a FiniteSum": (TypeError, lambda own: opt.PAGE(own)),
     "a problem of many clients": (ValueError, lambda own: opt.FedAvg([opt.Client(opt.FedAvg(own).problem)])),
     "found int": (TypeError, lambda own: opt.Client(3)),
-    "give d": (ValueError, lambda own: opt.Client(lambda x: x[0])),
+    "needs d": (ValueError, lambda own: opt.Client(lambda x: x[0])),
     "nothing else": (TypeError, lambda own: opt.Client(own[0].problem, l2=0.1)),
     "one row per sample": (ValueError, lambda own: opt.Client(lambda x, a, b: a, [1.0], [1.0, 2.0], d=1)),
     "network of 1 clients": (ValueError, lambda own: opt.FedAvg(own, network=opt.Network(opt.Delays([1.0])), step=0.1)),
