@@ -116,7 +116,7 @@ safety: ## Run test rings under AddressSanitizer and ThreadSanitizer, and the mo
 		cargo test --locked -p burtorch-core --target $(HOST) --target-dir target/tsan --test races
 	LOOM_MAX_PREEMPTIONS=3 cargo test --locked -p burtorch-core --test models
 
-cross: ## Test the core on aarch64, musl and Windows in a folder with Debian forky, as root (target/cross, 6 GB)
+cross: ## Test the core on aarch64, musl and Windows and the package on CPython 3.14, in a folder with Debian forky, as root (6 GB)
 	$(ALONE) "$(PYTHON)" scripts/cross.py --binding
 
 clean: ## Remove .venv and what was built; keep runs and other environments

@@ -162,7 +162,7 @@ def vectors(n: int) -> None:
                 elif step == 2:
                     y, expected = bt.concat(y[1:], y[:1]), [*expected[1:], *expected[:1]]
                 else:
-                    expect(y.sum().data, sum(expected[1:], expected[0]))
+                    expect(bt.reduce_max(y).data, max(expected))
                 expect(list(y.data), expected)
 
     together(*(partial(one, seed) for seed in range(THREADS)))

@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None, stdout_is_closed: bool) -> int:
+    """Runs one command on open streams."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without a symbol shows its escape
         sys.stdout.reconfigure(errors="backslashreplace")
     parser = build_parser()
