@@ -219,3 +219,20 @@ def test_every_program_is_listed_without_debug_text(name):
     assert text.startswith("program(x0: ")
     assert "  return " in text.splitlines()[-1]
     assert not any(sign in text for sign in "{}<>" if "steps<=" not in text), text
+
+
+def test_a_saved_program_over_numbers_says_that_it_takes_no_arrays(tmp_path):
+    f = bt.function(lambda x: (x * x).sum())
+    f(np.ones(3))
+    f.save(tmp_path / "f.bt")
+    f = bt.load_function(tmp_path / "f.bt")
+    for call in (
+        lambda: bt.grad(f)(np.ones(3)),
+        lambda: bt.vmap(f)(np.ones((2, 3))),
+        lambda: bt.hessian(f)(np.ones(3)),
+    ):
+        with pytest.raises(bt.TraceError, match="a program over single numbers"):
+            call()
+    with pytest.raises(bt.TraceError, match="arguments of another shape"):
+        f(np.ones(4))
+    assert f.grad(np.ones(3)).tolist() == [2.0, 2.0, 2.0]

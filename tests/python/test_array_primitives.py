@@ -153,6 +153,18 @@ def test_a_rule_is_what_counts():
     check(bt.grad(lambda x: (clipped(x) * np.array([5.0, 0.5])).sum())(x), [1.0, 0.5])
 
 
+def test_a_rule_that_calls_its_own_primitive_has_no_transpose():
+    p = bt.primitive(lambda x: x + x)
+    p.defjvp(lambda tangents, z, x: p(tangents[0]))
+    x = np.ones(3)
+    np.testing.assert_array_equal(bt.jvp(p)(x, 3.0 * x)[1], 6.0 * x)
+    for derivative in (bt.grad(lambda x: p(x).sum()), lambda x: bt.vjp(p)(x, x), bt.hessian(lambda x: p(x).sum())):
+        with pytest.raises(ValueError, match=r"rules must be of both directions for .*itself has no transpose"):
+            derivative(x)
+    p.defvjp(lambda g, z, x: p(g))
+    np.testing.assert_array_equal(bt.grad(lambda x: p(x).sum())(x), 2.0 * x)
+
+
 def test_rules_may_call_their_own_primitive():
     own = bt.primitive(lambda x: bt.exp(x))
     own.defjvp(lambda t, z, x: t[0] * own(x))

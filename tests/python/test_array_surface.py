@@ -76,8 +76,9 @@ def test_masks():
         X,
     )
     check(lambda x: [(x > 0).any(1), (x > 0).all(), (x * 0).any(), x.any(), x.all(axis=0, keepdims=True)], X)
-    check(lambda x: [(x > 0) & True, np.False_ | (x > 0), (x > 0) & np.array(True)], X)
-    check(lambda x: (x > 0) ^ np.ones(x.shape, bool), X)
+    check(
+        lambda x: [(x > 0) & True, np.False_ | (x > 0), (x > 0) ^ np.ones(x.shape, bool), (x > 0) & np.array(True)], X
+    )
     integers = (
         *(lambda x: (x > 0) | 2, lambda x: 1 & (x > 0), lambda x: (x > 0) & np.ones(3, int)),
         *(lambda x: (x > 0) ^ x.astype(int), lambda x: np.int64(1) | (x > 0)),

@@ -11,6 +11,7 @@ import pytest
 
 np_plain = pytest.importorskip("numpy")
 
+import burtorch as bt  # noqa: E402
 import burtorch.autograd.numpy as np  # noqa: E402
 import burtorch.autograd.numpy.random as npr  # noqa: E402
 import burtorch.autograd.scipy.stats.norm as norm  # noqa: E402
@@ -430,3 +431,23 @@ def test_what_is_differentiated_must_be_numbers():
         grad(lambda x: x * 2)(np.ones(3))
     with pytest.raises(TypeError):
         grad(lambda x: math.sin(x))(1.0)
+
+
+def test_bodies_use_arrays_of_a_function_that_is_traced():
+    ones, x = np.ones(3), np.array([1.0, 2.0, 3.0])
+
+    def of_known(c):
+        """Derivatives by known numbers, of bodies that use c."""
+        f = lambda z: np.sum(z * z * c)  # noqa: E731
+        vjp, _ = ag.make_vjp(lambda z: z * z * c)(ones)
+        bent = hessian(f)(ones).sum(0) + hessian_vector_product(f)(ones, ones)
+        return grad(f)(ones) + bent + vjp(ones) + ag.make_jvp(lambda z: z * c)(ones)(ones)[1]
+
+    total = 9.0 * x
+    assert same(of_known(x), total)
+    assert same(bt.function(lambda rows: of_known(rows[0]))(np.stack([x, x])), total)
+    assert same(bt.vmap(of_known)(np.stack([x, 2 * x])), np.stack([total, 2 * total]))
+    carry, kept = bt.scan(lambda c, y: (c + y * grad(lambda z: np.sum(z * z * c))(ones), c), x, np.array([1.0, 2.0]))
+    assert same(carry, 15.0 * x)
+    assert same(kept, np.stack([x, 3.0 * x]))
+    assert same(bt.grad(lambda c: of_known(c).sum())(x), 9.0 * ones)

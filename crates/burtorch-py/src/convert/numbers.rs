@@ -95,10 +95,9 @@ pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if is_ndarray(object) {
         return Ok(true);
     }
-    // A class written in Python has a name without a dot here.
-    const WITHOUT: [&CStr; 5] =
-        [c"burtorch.Vector", c"burtorch.Value", c"burtorch.Tensor", c"burtorch.parameter", c"array.array"];
-    if WITHOUT.contains(&type_name_of(object)) {
+    // A class written in Python has a name without a dot here. The dtype of Graphs and Parameters is a name.
+    let name = type_name_of(object);
+    if name == c"array.array" || name.to_bytes().starts_with(b"burtorch.") && name != c"burtorch.Array" {
         return Ok(false);
     }
     object.hasattr(pyo3::intern!(object.py(), "dtype"))

@@ -235,8 +235,9 @@ pub fn no_trace(name: &str) -> String {
 /// What a function of numbers from a file says to a transform, or to a trace of Arrays.
 fn no_arrays(name: &str) -> String {
     format!(
-        "{name} was loaded from a file that holds a program over single numbers, which transforms such as bt.grad and bt.vmap do \
-         not take; use its methods ({name}.grad, {name}.jacobian, {name}.hvp, {name}.map), or apply the transform before saving"
+        "{name} was loaded from a file that holds a program over single numbers, and takes no Arrays: those of a transform such as \
+         bt.grad or bt.vmap, or of several dimensions; use its methods grad, jacobian, hvp and map, or apply the transform before \
+         saving"
     )
 }
 

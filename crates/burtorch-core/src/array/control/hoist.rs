@@ -1,7 +1,8 @@
 //! Loop-invariant instructions, moved before the loop.
 //!
-//! Promises: a moved instruction reads captures only and always terminates: no loops, no choices. Before derivatives are
-//! taken, computed floats stay in the body, so that each step contributes to captures as in the unrolled program.
+//! Promises: a moved instruction reads captures only and always terminates: no loops, no branches, and, if the loop may have no
+//! step, no instruction that may fail. Before derivatives are taken, computed floats stay in the body, so that each step
+//! contributes to captures as in the unrolled program.
 
 use super::super::build::ArrayBuilder;
 use super::super::cleanup::computes_no_float;
@@ -95,6 +96,11 @@ impl ArrayBuilder {
         operands: &[ValueId],
         may_move: impl Fn(&ArrayProgram, usize) -> bool,
     ) -> Result<Vec<ValueId>> {
+        // What may fail is left to the steps where there may be none.
+        let has_steps = matches!(of.length, Length::Fixed(1..));
+        let may_move = |program: &ArrayProgram, at: usize| {
+            may_move(program, at) && (has_steps || !may_fail(&program.instrs()[at].op))
+        };
         let (counted, operands) = operands.split_at(of.first());
         let (captures, rest) = operands.split_at(of.captures);
         let body = of.body.0.clone();
@@ -140,6 +146,11 @@ impl ArrayBuilder {
         }
         Ok(Parted { program, captures: captures.len(), outside })
     }
+}
+
+/// Whether an instruction is an error for some numbers.
+fn may_fail(op: &ArrayOp) -> bool {
+    matches!(op, ArrayOp::Take { .. } | ArrayOp::ScatterAdd { .. } | ArrayOp::Lu | ArrayOp::Qr | ArrayOp::Cholesky)
 }
 
 fn each_once(all: Vec<(ValueId, Type)>) -> Vec<(ValueId, Type)> {

@@ -1,8 +1,8 @@
 //! Loops, choices, and opaque programs: instructions that contain programs.
 //!
 //! Type rules, builder methods, and the rules of derivatives and batches. Promises: a rolled loop has the values and the first
-//! derivatives of the unrolled one bit for bit, as long as each step returns every carry as a separate value and starts
-//! from different values. Does not know how loops run.
+//! derivatives of the unrolled one bit for bit, as long as each step returns every carry as a separate value, starts
+//! from different values, and reads a capture either as a whole or by one view. Does not know how loops run.
 
 mod types;
 
