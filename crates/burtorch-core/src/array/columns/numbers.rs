@@ -189,11 +189,17 @@ impl<'p> Apart<'p> {
 
     fn instr(&mut self, at: usize) -> Result<()> {
         if !std::mem::replace(&mut self.is_done[at], true) {
-            let needed = self.one.instrs()[at].operands.iter().filter_map(|v| self.owners[v.at()]).max();
+            let of = &self.one.instrs()[at].operands;
+            let needed = of.iter().filter_map(|v| self.owners[v.at()]).max();
             self.inner_to(needed.map_or(0, |k| k + 1))?;
+            of.iter().try_for_each(|&v| self.value(v))?;
             self.columns.instr(at)?;
         }
         Ok(())
+    }
+
+    fn value(&mut self, v: ValueId) -> Result<()> {
+        self.instr(self.one.instrs().partition_point(|instr| instr.result <= v) - 1)
     }
 
     /// Loops and choices before the one with this number.
@@ -206,8 +212,7 @@ impl<'p> Apart<'p> {
             let mut of = Vec::new();
             for v in operands {
                 // What has no rows gets them behind all else.
-                let at = self.one.instrs().partition_point(|instr| instr.result <= v) - 1;
-                self.instr(at)?;
+                self.value(v)?;
                 of.extend(self.columns.split(v)?);
             }
             let Inner { op, results, .. } = &self.inner[k];

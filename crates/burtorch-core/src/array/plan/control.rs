@@ -22,6 +22,9 @@ use crate::interrupt;
 use crate::memory::reserve_in;
 use crate::simd::Real;
 
+/// Steps that a float of 32 bits counts.
+const MOST_COUNTED: usize = 1 << 24;
+
 /// Where slices come from, or go to.
 #[derive(Clone, Copy, Debug)]
 enum Slices {
@@ -285,7 +288,8 @@ impl<E: ArrayFloat> LoopStep<E> {
         let Bodies::Numbers(_, (body, condition)) = &self.bodies else { return None };
         let is_plain = self.sliced.is_empty() && self.stacked.is_empty() && self.count.is_none();
         let is_limited = self.length.is_none() && self.most != usize::MAX;
-        if !is_plain || is_limited || self.last.iter().any(|(_, is_int)| *is_int) {
+        let is_counted = self.length.is_none_or(|n| n <= MOST_COUNTED);
+        if !is_plain || is_limited || !is_counted || self.last.iter().any(|(_, is_int)| *is_int) {
             return None;
         }
         let mut arguments = straight.slots_of(&self.operands, bank, places)?;

@@ -176,4 +176,117 @@ mod tests {
         }
         assert!(together > 3000, "{together}");
     }
+
+    /// Random work of which every part may be a choice or a loop.
+    struct Nest {
+        state: u64,
+        slots: usize,
+    }
+
+    impl Nest {
+        fn below(&mut self, n: usize) -> usize {
+            self.state = self.state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (self.state >> 33) as usize % n
+        }
+
+        fn slot(&mut self) -> usize {
+            self.slots += 1;
+            self.slots - 1
+        }
+
+        fn operation(&mut self, op: MathOp, of: [usize; 3]) -> (Item, usize) {
+            let to = self.slot();
+            (Item::Operation(Operation { op: BlockOp::Math(op), of, to }), to)
+        }
+
+        /// Appends to the slots that are known.
+        fn work(&mut self, known: &mut Vec<usize>, depth: usize) -> Vec<Item> {
+            let mut work = Vec::new();
+            for _ in 0..1 + self.below(6) {
+                let n = known.len();
+                let of = [(); 3].map(|()| if self.below(2) == 0 { known[self.below(n)] } else { known[n - 1] });
+                let op = [MathOp::Add, MathOp::Sub, MathOp::Mul, MathOp::Neg][self.below(4)];
+                let (item, to) = self.operation(op, of);
+                work.push(item);
+                known.push(to);
+                match self.below(6) {
+                    0 if depth > 0 => self.choice(&mut work, known, depth - 1),
+                    1 if depth > 0 => self.repeated(&mut work, known, depth - 1),
+                    _ => {}
+                }
+            }
+            work
+        }
+
+        fn choice(&mut self, work: &mut Vec<Item>, known: &mut Vec<usize>, depth: usize) {
+            let of = [(); 3].map(|()| known[self.below(known.len())]);
+            let ((item, of), to) = (self.operation(MathOp::Less, of), self.slot());
+            let [yes, no] = [(); 2].map(|()| {
+                let mut inside = known.clone();
+                let mut work = self.work(&mut inside, depth);
+                work.push(Item::Move { from: inside[inside.len() - 1], to });
+                work
+            });
+            work.extend([item, Item::Choice { of, yes, no }]);
+            known.push(to);
+        }
+
+        /// 0, 1, 3 or 700 times, as the first slots say.
+        fn repeated(&mut self, work: &mut Vec<Item>, known: &mut Vec<usize>, depth: usize) {
+            let (counter, carry, times) = (self.slot(), self.slot(), self.below(4));
+            work.push(Item::Move { from: times, to: counter });
+            work.push(Item::Move { from: known[self.below(known.len())], to: carry });
+            let (condition, of) = self.operation(MathOp::Less, [0, counter, 0]);
+            let mut inside = known.clone();
+            inside.push(carry);
+            let mut body = self.work(&mut inside, if times == 3 { 0 } else { depth });
+            let (less, left) = self.operation(MathOp::Sub, [counter, 1, 0]);
+            let moves = [(inside[inside.len() - 1], carry), (left, counter)];
+            body.push(less);
+            body.extend(moves.map(|(from, to)| Item::Move { from, to }));
+            work.push(Item::Loop { condition: vec![condition], of, body });
+            known.push(carry);
+        }
+    }
+
+    /// One after the other.
+    fn interpret(work: &[Item], slots: &mut [f64]) {
+        for item in work {
+            match item {
+                Item::Operation(operation) => {
+                    Code::new(std::slice::from_ref(item), &[operation.to], None).run(slots).unwrap();
+                }
+                Item::Move { from, to } => slots[*to] = slots[*from],
+                Item::Choice { of, yes, no } => interpret(if slots[*of] == 0.0 { no } else { yes }, slots),
+                Item::Loop { condition, of, body } => loop {
+                    interpret(condition, slots);
+                    if slots[*of] == 0.0 {
+                        break;
+                    }
+                    interpret(body, slots);
+                },
+            }
+        }
+    }
+
+    #[test]
+    fn loops_and_choices_as_jumps_have_the_bits_of_work_done_part_by_part() {
+        for seed in 0..300 {
+            let mut nest = Nest { state: seed * 77 + 5, slots: 7 };
+            let mut known = vec![4, 5, 6];
+            let work = nest.work(&mut known, 3);
+            let left = nest.slot();
+            let mut slots = vec![0.0; nest.slots];
+            slots[..7].copy_from_slice(&[0.0, 1.0, 3.0, 700.0, 0.3, -1.2, 0.7]);
+            let mut expected = slots.clone();
+            interpret(&work, &mut expected);
+            let kept = [known[known.len() - 1], known[known.len() / 2]];
+            let code = Code::new(&work, &kept, Some(left));
+            for run in 0..2 {
+                code.run(&mut slots).unwrap();
+                let bits = |slots: &[f64]| kept.map(|k| if slots[k].is_nan() { 1 } else { slots[k].to_bits() });
+                assert_eq!(bits(&slots), bits(&expected), "seed {seed}, run {run}");
+            }
+        }
+    }
 }
