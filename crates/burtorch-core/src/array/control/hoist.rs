@@ -104,11 +104,11 @@ impl ArrayBuilder {
         let (counted, operands) = operands.split_at(of.first());
         let (captures, rest) = operands.split_at(of.captures);
         let body = of.body.0.clone();
-        let parted = self.parted(&body, captures, &may_move)?;
+        let parted = self.parted(&body, captures, may_move)?;
         let mut read: Vec<_> = parted.read().collect();
         if let Length::While { condition, .. } = &mut of.length {
             let program = condition.0.clone();
-            let parted = self.parted(&program, captures, &may_move)?;
+            let parted = self.parted(&program, captures, may_move)?;
             read.extend(parted.read());
             read = each_once(read);
             *condition = shared(parted.rest(&read)?);
