@@ -18,8 +18,8 @@ use burtorch_core::io::{
 };
 use burtorch_core::kernels::tokens::{AffinePull, AttentionPull, AttentionShape, LayerNormPull};
 use burtorch_core::kernels::{
-    Finish, Matrix, MatrixMut, OneOfTwo, OneWeight, SparseRows, Start, Strip, StripOp, Strips, Triangle, Two,
-    WeightParts,
+    CheckedRows, Finish, Matrix, MatrixMut, OneOfTwo, OneWeight, SparseRows, Start, Strip, StripOp, Strips, Triangle,
+    Two, WeightParts,
 };
 use burtorch_core::nn::{self, Activation, CharMlp, CharMlpShape, Gpt, GptShape, Input, Label, Mlp, Neuron, sized};
 use burtorch_core::ops::{Arity, Function, OpInfo, Properties, Reduction};
@@ -106,6 +106,7 @@ are_send_and_sync!(
     ScanOptions,
     Solve,
     SparseRows<f64>,
+    CheckedRows<'static, f64, u32>,
     Triangle,
     Type,
     ValueId,

@@ -93,7 +93,7 @@ fn the_reason_names_what_is_wrong_and_where() {
     assert_eq!(reason(&bytes[..20], Kind::GRAPH).0, 20);
     assert_eq!(reason(&bytes[..70], Kind::GRAPH).0, 70);
     let (at, why) = reason(&bytes, Kind::PARAMETERS);
-    assert_eq!((at, why.as_str()), (10, "this holds a traced function, expected parameters"));
+    assert_eq!((at, why.as_str()), (10, "the file contains a traced function, expected parameters"));
     let newer = [&bytes[..8], &(VERSION + 1).to_le_bytes(), &bytes[10..]].concat();
     assert!(reason(&newer, Kind::PROGRAM).1.contains(&format!("version {}", VERSION + 1)));
     let mut reader = Reader::open(&bytes, Kind::PROGRAM).unwrap();

@@ -21,7 +21,7 @@ use record::Recorder;
 
 /// See the module header.
 #[derive(Clone, Debug)]
-pub struct Entries {
+pub(super) struct Entries {
     groups: Groups,
     /// The approximate time in nanoseconds of a run over all nodes instead.
     otherwise: usize,
