@@ -64,7 +64,7 @@ def test_the_second_is_refused_as_long_as_the_first_lives(kind, first, second):
     gc.collect()
     owner = makers()[first](one)
     for _ in range(2):
-        with pytest.raises(bt.BusyError, match=r"work in the memory of (buffer|values|grads)"):
+        with pytest.raises(bt.BusyError, match=r"use the memory of (buffer|values|grads)"):
             makers()[second](two)
     if isinstance(owner, bt.Graph):
         values = [owner.value(float(k)) for k in range(10)]

@@ -271,7 +271,7 @@ def test_every_prefix_and_every_flipped_bit_is_refused():
         flipped[bit // 8] ^= 1 << bit % 8
     with pytest.raises(bt.FormatError, match="not a file in burtorch"):
         bt.load_graph(b"\x93NUMPY")
-    with pytest.raises(bt.FormatError, match="holds a graph, expected parameters"):
+    with pytest.raises(bt.FormatError, match="contains a graph, expected parameters"):
         bt.load_parameters(data)
 
 

@@ -338,7 +338,7 @@ def test_a_function_may_call_itself():
         (lambda x: x * x.data, "compute with the Value"),
         (lambda x: x.backward(), "backward"),
         (lambda x: x.graph.rewind(x.graph.mark()), "rewind"),
-        (lambda x: "text", "not str"),
+        (lambda x: "text", "found str"),
         (lambda x: [], "no numbers"),
         (lambda x: bt.total(x), "total"),
     ],

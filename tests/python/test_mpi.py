@@ -208,11 +208,11 @@ for name, other in others.items():
     try:
         opt.EF21(f, **{**given, name: other if engine.rank else given[name]}, engine=engine)
     except ValueError as error:
-        refused += "another method" in str(error)
+        refused += "different methods" in str(error)
 try:
     (opt.EF14 if engine.rank else opt.EF21)(f, **given, engine=engine)
 except ValueError as error:
-    refused += "another method" in str(error)
+    refused += "different methods" in str(error)
 print("refused", refused, flush=True)
 """
 

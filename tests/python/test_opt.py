@@ -429,7 +429,7 @@ def test_records_hold_what_is_known():
 
 def test_divergence_is_named_and_the_last_iterate_kept():
     method = opt.GD(opt.least_squares(DENSE, TARGETS), step=1e200)
-    with pytest.raises(FloatingPointError, match=r"diverged: step \d+ .* smaller step"):
+    with pytest.raises(FloatingPointError, match=r"diverged: .* step \d+ .* smaller step"):
         method.run(1000)
     assert np.isfinite(method.x).all()
     assert method.record().step > 0

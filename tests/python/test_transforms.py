@@ -287,7 +287,7 @@ def test_axes_of_rows():
         bt.vmap(f, out_axes=3)(b, b)
     with pytest.raises(ValueError, match="differs from row to row"):
         bt.vmap(f, out_axes=None)(b, b)
-    with pytest.raises(TypeError, match="in_axes is an axis"):
+    with pytest.raises(TypeError, match="in_axes must be an axis"):
         bt.vmap(f, in_axes="rows")(b, b)
     with pytest.raises(ValueError):
         bt.vmap(f)(1.0, b)
@@ -343,11 +343,11 @@ def test_functions_of_results_that_are_no_number_are_refused():
         bt.grad(1)
     with pytest.raises(TypeError, match="takes primals and tangents, or neither"):
         bt.jvp(lambda x: x, (1.0,))
-    with pytest.raises(ValueError, match="directions of the shapes"):
+    with pytest.raises(ValueError, match="directions with matching shapes"):
         bt.jvp(lambda x: x, (np.ones(3),), (np.ones(2),))
     with pytest.raises(bt.TraceError, match="directions with the structure"):
         bt.jvp(lambda x: x[0], ([1.0],), ((1.0,),))
-    with pytest.raises(ValueError, match="weights of the shapes"):
+    with pytest.raises(ValueError, match="weights with matching shapes"):
         bt.vjp(lambda x: x)(np.ones(3), 1.0)
 
 
