@@ -294,7 +294,7 @@ def test_an_audit_finds_a_change_within_the_next_doublings(limit, after):
         if said:
             break
     (message,) = told
-    assert "a constant is 3.0 and not 0.0" in message
+    assert "a constant is 3.0 instead of 0.0" in message
     assert "results since call" in message
     assert result == f(1.0) == 3.0
 
