@@ -7,13 +7,13 @@
 
 use burtorch_core::kernels::{
     Adam, BLOCK_LANES, Finish, KernelFloat, Matrix, MatrixMut, Mode, Start, Working, adam_update,
-    affine_block_workspace_len, affine_descend_block, affine_forward, affine_forward_block, affine_forward_lanes,
-    affine_input_grad, affine_input_grad_block, affine_input_grad_lanes, affine_sgd_update, affine_weight_grad,
-    affine_weight_grad_block, affine_weight_grad_lanes, attention_probs_len, causal_attention_backward,
-    causal_attention_forward, gather_rows_lanes, layer_norm_forward_lanes, layer_norm_input_grad_lanes,
-    layer_norm_weight_grad_lanes, product, product_workspace_len, relu_backward, scatter_add_rows_lanes, sgd_update,
-    softmax_cross_entropy_backward_lanes, softmax_cross_entropy_forward, softmax_cross_entropy_forward_lanes,
-    tanh_backward, tanh_forward, weight_grad_scratch_len,
+    affine_block_workspace_len, affine_forward, affine_forward_block, affine_forward_lanes, affine_input_grad,
+    affine_input_grad_block, affine_input_grad_lanes, affine_sgd_update, affine_weight_grad, affine_weight_grad_block,
+    affine_weight_grad_lanes, attention_probs_len, causal_attention_backward, causal_attention_forward,
+    gather_rows_lanes, layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes, product,
+    product_workspace_len, relu_backward, scatter_add_rows_lanes, sgd_update, softmax_cross_entropy_backward_lanes,
+    softmax_cross_entropy_forward, softmax_cross_entropy_forward_lanes, tanh_backward, tanh_forward,
+    weight_grad_scratch_len,
 };
 use burtorch_core::simd::level;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -79,10 +79,6 @@ fn block<E: KernelFloat>(c: &mut Criterion, n_in: usize, n_out: usize) {
     measure(c, &group, "weight gradient", flops, || {
         let (dy, x, working) = (black_box(&dy), black_box(&x), Working::alone(&mut memory));
         affine_weight_grad_block(dy, x, &mut dw, Some(&mut db), Mode::Set, working);
-    });
-    measure(c, &group, "fused step", flops, || {
-        let (dy, x, working) = (black_box(&dy), black_box(&x), Working::alone(&mut memory));
-        affine_descend_block(E::of(1e-9), dy, x, &mut dw, Some(&mut db), working);
     });
     let finite = |x: &[E]| x.iter().all(|&x| x * E::default() == E::default());
     assert!(finite(&y) && finite(&dx) && finite(&dw) && finite(&db));

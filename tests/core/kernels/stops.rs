@@ -94,10 +94,6 @@ fn blocks<E: kernels::KernelFloat + From<f32> + Default + PartialEq + std::fmt::
             kernels::affine_weight_grad_block(&dy, &x, dw, None, mode, working);
         });
     }
-    check("step", &w, |w| {
-        let working = Working { memory: &mut memory(), n_threads };
-        kernels::affine_descend_block(E::from(0.5), &dy, &x, w, None, working);
-    });
 }
 
 #[test]
