@@ -111,7 +111,7 @@ are_send_and_sync!(
     Type,
     ValueId,
     Variable,
-    Finish<f64>,
+    Finish,
     Matrix<'static, f64>,
     MatrixMut<'static, f64>,
     Start<'static, f64>,

@@ -2,9 +2,9 @@
 
 use crate::support::{Float, Numbers, Sum, level_stays, on_every_level};
 use burtorch_core::kernels::{
-    Mode, Working, affine_block_workspace_len, affine_descend_block, affine_forward_block, affine_forward_lanes,
-    affine_input_grad_add_lanes, affine_input_grad_block, affine_input_grad_lanes, affine_sgd_update_lanes,
-    affine_weight_grad, affine_weight_grad_block, affine_weight_grad_lanes, sgd_update, weight_grad_scratch_len,
+    Mode, Working, affine_block_workspace_len, affine_forward_block, affine_forward_lanes, affine_input_grad_add_lanes,
+    affine_input_grad_block, affine_input_grad_lanes, affine_sgd_update_lanes, affine_weight_grad,
+    affine_weight_grad_block, affine_weight_grad_lanes, sgd_update, weight_grad_scratch_len,
 };
 
 const SHAPES: [(usize, usize); 13] = [
@@ -209,11 +209,6 @@ fn block_is_its_groups<E: Float, const L: usize>(n_threads: usize) {
             affine_weight_grad_lanes::<E, L>(&slices(&dys), &slices(&xs), dw, db, mode, &mut scratch);
             assert_eq!((bits(&block.0), bits(&block.1)), (bits(&groups.0), bits(&groups.1)));
         }
-        let (lr, mut stepped, mut panel) = (E::of(0.25), (w.clone(), bias.clone()), vec![E::of(7.0); 64 * 64]);
-        affine_sgd_update_lanes::<E, 64>(lr, &[&dy], &[&x], &mut stepped.0, Some(&mut stepped.1), &mut panel);
-        let (mut block, working) = ((w.clone(), bias.clone()), Working { memory: &mut memory, n_threads });
-        affine_descend_block(lr, &dy, &x, &mut block.0, Some(&mut block.1), working);
-        assert_eq!((bits(&block.0), bits(&block.1)), (bits(&stepped.0), bits(&stepped.1)));
     }
 }
 

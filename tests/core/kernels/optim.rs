@@ -1,9 +1,7 @@
 //! Optimiser steps.
 
 use crate::support::{Float, LENGTHS, Numbers, Sum, near, on_every_level};
-use burtorch_core::kernels::{
-    Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update, sgd_update_on_threads,
-};
+use burtorch_core::kernels::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
 
 /// Runs a step on numbers of each length; `check` gets (g, m, v, x) before and (m, v, x) after it.
 fn steps<E: Float>(step: impl Fn(&[E], &mut [E], &mut [E], &mut [E]), check: impl Fn([f64; 4], [E; 3])) {
@@ -94,18 +92,4 @@ fn adam_steps() {
     adam::<f32>(true);
     adam::<f64>(false);
     adam::<f64>(true);
-}
-
-#[test]
-fn threads_share_a_step() {
-    let n = (1 << 18) + 5;
-    let mut numbers = Numbers::new(7);
-    let (g, x): (Vec<f32>, Vec<f32>) = (numbers.take(n), numbers.take(n));
-    let mut want = x.clone();
-    sgd_update(0.3, &g, &mut want);
-    for n_threads in [1, 2, 8] {
-        let mut got = x.clone();
-        sgd_update_on_threads(n_threads, 0.3, &g, &mut got);
-        assert!(got == want);
-    }
 }

@@ -2,9 +2,7 @@
 //! starts, on every level.
 
 use crate::support::{Float, Numbers, level_stays};
-use burtorch_core::kernels::{
-    DESCENT, Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len,
-};
+use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len};
 use burtorch_core::simd::{available_levels, force_level, level};
 
 /// Row step, column step, and step to the next matrix.
@@ -31,7 +29,7 @@ struct Case<E> {
     c: (Vec<E>, Steps),
     bias: Vec<E>,
     start: u64,
-    finish: Finish<E>,
+    finish: Finish,
 }
 
 impl<E: Float> Case<E> {
@@ -42,13 +40,8 @@ impl<E: Float> Case<E> {
             (numbers.take(len), steps)
         };
         let (a, b, c) = (of(m, k), of(k, n), of(m, n));
-        let (start, finish) = (numbers.next_bits() % 5, numbers.next_bits() % 6);
-        let finish = match finish {
-            0 | 1 => Finish::Reached,
-            2 | 3 if k <= DESCENT && start != 2 => Finish::Descend(E::of(0.3)),
-            _ => Finish::AsIs,
-        };
-        Self { count, shape, a, b, c, bias: numbers.take(m.max(n)), start, finish }
+        let finish = if numbers.next_bits().is_multiple_of(3) { Finish::Reached } else { Finish::AsIs };
+        Self { count, shape, a, b, c, bias: numbers.take(m.max(n)), start: numbers.next_bits() % 5, finish }
     }
 
     fn start(&self) -> Start<'_, E> {
@@ -90,15 +83,11 @@ impl<E: Float> Case<E> {
                         Start::Rows(bias) => bias[i],
                         Start::Columns(bias) => bias[j],
                     };
-                    let mul_add = |x: E, y: E, z: E| if level().has_fma() { x.mul_add(y, z) } else { x * y + z };
                     for p in 0..k {
-                        sum = mul_add(self.a.0[at(self.a.1, q, i, p)], self.b.0[at(self.b.1, q, p, j)], sum);
+                        let (x, y) = (self.a.0[at(self.a.1, q, i, p)], self.b.0[at(self.b.1, q, p, j)]);
+                        sum = if level().has_fma() { x.mul_add(y, sum) } else { x * y + sum };
                     }
-                    *to = match self.finish {
-                        Finish::AsIs => sum,
-                        Finish::Reached => sum + E::default(),
-                        Finish::Descend(rate) => mul_add(-rate, sum, *to),
-                    };
+                    *to = if self.finish == Finish::Reached { sum + E::default() } else { sum };
                 }
             }
         }
@@ -154,9 +143,8 @@ fn edges<E: Float>() {
             Case::<E>::new(&mut numbers, shape, 1).check();
         }
     }
-    let few = [[700, 2, 600], [300, 7, 600], [300, 24, 300], [130, 64, 500], [410, 64, 130]];
-    for shape in [[100, 270, 140], [30, 1100, 70], [200, 130, 530], [2, 700, 600]].into_iter().chain(few) {
-        for _ in 0..8 {
+    for shape in [[100, 270, 140], [30, 1100, 70], [200, 130, 530], [2, 700, 600], [700, 2, 600]] {
+        for _ in 0..4 {
             Case::<E>::new(&mut numbers, shape, 1).check();
         }
     }

@@ -141,8 +141,7 @@ macro_rules! block {
             if let Some(dx) = dx {
                 Self::affine_input_grad_set(w, dy, dx, Working { memory: &mut *memory, n_threads });
             }
-            let working = Working { memory: flat_mut(memory), n_threads };
-            super::affine_descend_block(lr, flat(dy), flat(x), w, bias, working);
+            super::affine_sgd_update_lanes::<$t, $l>(lr, &[flat(dy)], &[flat(x)], w, bias, flat_mut(memory));
         }
     };
 }

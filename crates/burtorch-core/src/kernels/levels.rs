@@ -15,10 +15,6 @@ pub(crate) trait Target: Copy + 'static {
     const GATHERS: bool;
     /// What one register holds.
     type Register<E: KernelFloat>: Pack<Elem = E>;
-    /// Half a register, at least 16 bytes.
-    type Half<E: KernelFloat>: Pack<Elem = E>;
-    /// A quarter of a register, at least 16 bytes.
-    type Quarter<E: KernelFloat>: Pack<Elem = E>;
     /// What operations on each number of a slice take at once: 64 bytes. Without masks in the CPU the end of a slice is that
     /// many numbers one by one, so there it is a register.
     type Each<E: KernelFloat>: Pack<Elem = E>;
@@ -44,7 +40,7 @@ pub(crate) trait Target: Copy + 'static {
 }
 
 macro_rules! targets {
-    ($($(#[$doc:meta])* $name:ident { fused: $fused:literal, gathers: $gathers:literal, registers: $count:literal of $register:ident = $bytes:literal, $half:ident, $quarter:ident, each: $each:ident })*) => {$(
+    ($($(#[$doc:meta])* $name:ident { fused: $fused:literal, gathers: $gathers:literal, registers: $count:literal of $register:ident = $bytes:literal, each: $each:ident })*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy)]
         #[allow(dead_code, reason = "each architecture uses its own levels")]
@@ -54,8 +50,6 @@ macro_rules! targets {
             const REGISTER_FILE: usize = $count * $bytes;
             const GATHERS: bool = $gathers;
             type Register<E: KernelFloat> = E::$register;
-            type Half<E: KernelFloat> = E::$half;
-            type Quarter<E: KernelFloat> = E::$quarter;
             type Each<E: KernelFloat> = E::$each;
         }
     )*};
@@ -63,13 +57,13 @@ macro_rules! targets {
 
 targets! {
     /// What every CPU of the architecture has.
-    Baseline { fused: false, gathers: false, registers: 16 of Bytes16 = 16, Bytes16, Bytes16, each: Bytes16 }
+    Baseline { fused: false, gathers: false, registers: 16 of Bytes16 = 16, each: Bytes16 }
     /// Advanced SIMD on aarch64.
-    Neon { fused: true, gathers: false, registers: 32 of Bytes16 = 16, Bytes16, Bytes16, each: Bytes64 }
+    Neon { fused: true, gathers: false, registers: 32 of Bytes16 = 16, each: Bytes64 }
     /// AVX2 with FMA.
-    Avx2 { fused: true, gathers: false, registers: 16 of Bytes32 = 32, Bytes16, Bytes16, each: Bytes64 }
+    Avx2 { fused: true, gathers: false, registers: 16 of Bytes32 = 32, each: Bytes64 }
     /// AVX-512 F, DQ, BW, VL.
-    Avx512 { fused: true, gathers: true, registers: 32 of Bytes64 = 64, Bytes32, Bytes16, each: Bytes64 }
+    Avx512 { fused: true, gathers: true, registers: 32 of Bytes64 = 64, each: Bytes64 }
 }
 
 /// Declares public kernels. `pub fn dot<E>(x: &[E]) -> E = dot_at;` makes `dot`, which checks the level in use and runs

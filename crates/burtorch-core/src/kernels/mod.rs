@@ -24,6 +24,7 @@ mod strips;
 mod two;
 
 mod affine;
+mod affine_block;
 mod affine_lanes;
 mod affine_product;
 mod weight_grad_lanes;
@@ -57,8 +58,8 @@ pub use affine::{
 };
 pub use affine_lanes::{affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes};
 pub use affine_product::{
-    BLOCK_LANES, Working, affine_block_workspace_len, affine_descend_block, affine_forward_block,
-    affine_input_grad_block, affine_weight_grad_block,
+    BLOCK_LANES, Working, affine_block_workspace_len, affine_forward_block, affine_input_grad_block,
+    affine_weight_grad_block,
 };
 pub use arithmetic::{
     add_products, add_slices, add_to, add_to_eight, contributed_products, contributions, divide_slices, equal_slices,
@@ -73,10 +74,8 @@ pub use factor::{Triangle, cholesky, factor_workspace_len, lu, qr, solve_triangu
 pub use float::KernelFloat;
 pub use gathered::{add_rows, ask_for_next_rows, ask_for_rows, dots_of_rows, dots_of_rows_at_two};
 pub use layer_norm::{layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes};
-pub use optim::{
-    Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update, sgd_update_on_threads,
-};
-pub use product::{DESCENT, Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len};
+pub use optim::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
+pub use product::{Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len};
 pub use reduce::{
     add_difference, all_finite, axpy, axpy_rows, count_reaching, descend, dot, dots, dots_of_columns, outer, sum,
     sum_squares,

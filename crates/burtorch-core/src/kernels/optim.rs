@@ -6,7 +6,6 @@
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, columns, leveled};
 use crate::simd::Real;
-use crate::sync;
 
 /// The constants of a step of gradient descent with momentum.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,32 +56,6 @@ leveled! {
     /// `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g^2`, then `x -= lr * (m / c1) / (sqrt(v / c2) + eps)`.
     pub fn adam_update<E>(step: &Adam<E>, g: &[E], m: &mut [E], v: &mut [E], x: &mut [E]) = adam_at;
 }
-
-/// From this number of elements on it pays to wake a thread.
-const PIECE: usize = 1 << 16;
-
-/// [`sgd_update`] on at most `n_threads` threads, each of which updates a part of the numbers.
-pub fn sgd_update_on_threads<E: KernelFloat>(n_threads: usize, lr: E, g: &[E], x: &mut [E]) {
-    assert_eq!(g.len(), x.len(), "kernel operands differ in length");
-    let pieces = n_threads.min(x.len() / PIECE).max(1);
-    let shared = SharedNumbers { at: x.as_mut_ptr(), len: x.len() };
-    sync::run(pieces, pieces, &|index| {
-        let shared = &shared;
-        let (from, to) = (index * shared.len / pieces, (index + 1) * shared.len / pieces);
-        // SAFETY: the numbers of a slice that is borrowed until all calls return, other ones in each call.
-        let x = unsafe { std::slice::from_raw_parts_mut(shared.at.add(from), to - from) };
-        sgd_update(lr, &g[from..to], x);
-    });
-}
-
-/// Numbers of which each thread changes a separate part.
-struct SharedNumbers<E> {
-    at: *mut E,
-    len: usize,
-}
-
-// SAFETY: threads only take pieces that do not overlap.
-unsafe impl<E: Send> Sync for SharedNumbers<E> {}
 
 #[inline(always)]
 fn sgd_at<E: KernelFloat, T: Target>(lr: E, g: &[E], x: &mut [E]) {

@@ -6,11 +6,11 @@ use super::batch::Batch;
 use super::lanes::{LaneFloat, LaneModel, Pass};
 use super::{Interrupted, Oracle, check};
 use crate::error::Result;
-use crate::kernels::sgd_update_on_threads;
+use crate::kernels::sgd_update;
 use crate::nn::Model;
 use crate::params::Parameters;
+use crate::sync::Stop;
 use crate::sync::stop::{self, Watch};
-use crate::sync::{self, Stop};
 
 impl<E: LaneFloat> Oracle<E> {
     /// One step of plain gradient descent on the batch, `x -= lr g`; returns the loss before it.
@@ -83,8 +83,7 @@ impl<E: LaneFloat> Oracle<E> {
             stop::watching(watch, || self.workspace.step(&mut pass, params, (width, n), rates))?;
         } else {
             self.gradient_watching(model, params, batch, interrupted, (each, watch.as_ref()))?;
-            let n_threads = self.team.n_threads.min(sync::n_cores());
-            params.for_each_trainable_mut(|_, x, g| sgd_update_on_threads(n_threads, lr, g, x));
+            params.for_each_trainable_mut(|_, x, g| sgd_update(lr, g, x));
         }
         Ok(self.reduce(sum, n))
     }

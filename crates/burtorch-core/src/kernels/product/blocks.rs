@@ -181,7 +181,6 @@ unsafe fn strips<E: KernelFloat, T: Target>(
                 a_row: a.outer,
                 a_term: a.inner,
                 asks_ahead: plan.asks_ahead,
-                asks_terms: plan.asks_terms as isize * a.inner,
                 b,
                 b_term,
                 c: job.c.offset(i as isize * job.c_row + (j + c) as isize * job.c_column),
@@ -200,21 +199,18 @@ unsafe fn strips<E: KernelFloat, T: Target>(
             let place = (here.c, here.c_row);
             if job.c_column != 1 {
                 (here.c, here.c_row) = (aside.as_mut_ptr(), width as isize);
-                if matches!(here.origin, Origin::Output) || matches!(here.finish, Finish::Descend(_)) {
+                if let Origin::Output = here.origin {
                     for at in 0..rows * width {
                         aside[at] = *element(place, at / width, at % width);
                     }
                 }
             }
             match width / lanes {
-                8 => strip::<T::Register<E>, T, 8, false>(&here),
-                4 => strip::<T::Register<E>, T, 4, false>(&here),
-                2 => strip::<T::Register<E>, T, 2, false>(&here),
-                1 => strip::<T::Register<E>, T, 1, false>(&here),
-                // A part of a register takes less time where registers are computed in halves.
-                _ if width <= T::Quarter::<E>::LANES => strip::<T::Quarter<E>, T, 1, true>(&here),
-                _ if width <= T::Half::<E>::LANES => strip::<T::Half<E>, T, 1, true>(&here),
-                _ => strip::<T::Register<E>, T, 1, true>(&here),
+                8 => strip::<E, T, 8, false>(&here),
+                4 => strip::<E, T, 4, false>(&here),
+                2 => strip::<E, T, 2, false>(&here),
+                1 => strip::<E, T, 1, false>(&here),
+                _ => strip::<E, T, 1, true>(&here),
             }
             if job.c_column != 1 {
                 for at in 0..rows * width {

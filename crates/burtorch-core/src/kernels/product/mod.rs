@@ -170,18 +170,12 @@ pub enum Start<'a, E> {
 
 /// What happens to an element of C after the last term of its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish<E> {
+pub enum Finish {
     /// Nothing.
     AsIs,
     /// +0.0 is added, so that no element is -0.0, the mark of "not reached".
     Reached,
-    /// What C holds moves against it: `C -= rate A B`, the bits of a product and then such a step. For sums of at most
-    /// [`DESCENT`] terms.
-    Descend(E),
 }
-
-/// The largest number of terms of a product with [`Finish::Descend`]: one block.
-pub const DESCENT: usize = plan::STEP_DEPTH;
 
 /// `C = A B`, or `C` of each stack. See the module. Costs `2 m n k` operations.
 ///
@@ -192,7 +186,7 @@ pub fn product<E: KernelFloat>(
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
     c: MatrixMut<'_, E>,
-    finish: Finish<E>,
+    finish: Finish,
     workspace: &mut [E],
 ) {
     product_on_threads(1, start, a, b, c, finish, workspace);
@@ -206,7 +200,7 @@ pub fn product_on_threads<E: KernelFloat>(
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
     c: MatrixMut<'_, E>,
-    finish: Finish<E>,
+    finish: Finish,
     workspace: &mut [E],
 ) {
     let (m, n, k) = (c.shape.rows, c.shape.columns, a.shape.columns);
@@ -221,9 +215,6 @@ pub fn product_on_threads<E: KernelFloat>(
         Start::Rows(bias) => assert_eq!(bias.len(), m, "a bias must hold one number for each row"),
         Start::Columns(bias) => assert_eq!(bias.len(), n, "a bias must hold one number for each column"),
         Start::Number(_) | Start::Output => {}
-    }
-    if let Finish::Descend(_) = finish {
-        assert!(k <= DESCENT && !matches!(start, Start::Output), "a step is of few terms, summed apart from C");
     }
     if m == 0 || n == 0 || c.count == 0 {
         return;

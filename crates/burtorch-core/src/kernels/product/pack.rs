@@ -5,7 +5,7 @@
 use super::plan::Side;
 use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at};
 use crate::kernels::levels::Target;
-use crate::simd::{Real, array_of};
+use crate::simd::Real;
 
 /// `columns` neighbours of one row of B, and zeros up to whole vectors.
 ///
@@ -65,7 +65,8 @@ unsafe fn turned<V: Pack, const PIECE: usize>(from: &Side<V::Elem>, terms: usize
     // SAFETY: as the caller promises.
     unsafe {
         for p in (0..terms / PIECE * PIECE).step_by(PIECE) {
-            let mut rows: [V; PIECE] = array_of(|r| V::read_pieces(|piece| from.from(piece * PIECE + r, 0).at.add(p)));
+            let mut rows: [V; PIECE] =
+                std::array::from_fn(|r| V::read_pieces(|piece| from.from(piece * PIECE + r, 0).at.add(p)));
             for _ in 0..PIECE.ilog2() {
                 let before = rows;
                 for r in 0..PIECE / 2 {
@@ -138,12 +139,8 @@ pub(super) unsafe fn block_of_a<E: KernelFloat, T: Target>(
                 for p in (0..terms).step_by(line::<E>()) {
                     // Rows to come, which are far apart.
                     prefetch_at(row.wrapping_offset(4 * from.outer).wrapping_add(p));
-                    let (from, to) = (row.add(p), to.add(i * step + p));
-                    if terms - p >= line::<E>() {
-                        row_of_b::<E, T>(from, line::<E>(), to);
-                    } else {
-                        std::ptr::copy_nonoverlapping(from, to, terms - p);
-                    }
+                    let count = line::<E>().min(terms - p);
+                    std::ptr::copy_nonoverlapping(row.add(p), to.add(i * step + p), count);
                 }
             } else {
                 for p in 0..terms {

@@ -56,7 +56,7 @@ pub struct Job<E> {
     pub(super) c_column: isize,
     pub(super) c_next: isize,
     pub(super) origin: Origin<E>,
-    pub(super) finish: Finish<E>,
+    pub(super) finish: Finish,
 }
 
 impl<E: KernelFloat> Job<E> {
@@ -65,7 +65,7 @@ impl<E: KernelFloat> Job<E> {
         b: &Matrix<'_, E>,
         c: MatrixMut<'_, E>,
         start: Start<'_, E>,
-        finish: Finish<E>,
+        finish: Finish,
     ) -> Self {
         let (x, y, z) = (a.shape, b.shape, c.shape);
         Self {
@@ -173,8 +173,6 @@ pub(super) struct Plan {
     pub pack_a: bool,
     /// Whether tiles ask for rows of A ahead, which are read once and lie far apart.
     pub asks_ahead: bool,
-    /// How many terms ahead tiles prefetch terms of A, which lie far apart; 0 for never.
-    pub asks_terms: usize,
     pub pack_b: bool,
     /// Rows of A in a block.
     pub rows: usize,
@@ -188,16 +186,8 @@ pub(super) struct Plan {
 const BLOCK: usize = 1 << 20;
 /// Rows of A in a block, at most.
 const ROWS: usize = 96;
-/// The largest number of terms in a block. A strip of B is 64 KB or less: tiles read it from the second-level cache as fast as
-/// they compute, while a block of A (24 KB of f32) stays in the first-level cache. At 1024 x 1024 x 1024: 7 % faster than 128
-/// terms.
+/// Terms in a block, at most. A strip of B (32 KB or less) stays in the first-level cache.
 const DEPTH: usize = 256;
-/// The smallest number of terms in a block, if there are as many.
-pub(super) const STEP_DEPTH: usize = 64;
-/// Rows of A in a block of this many terms.
-const DEEP_ROWS: usize = 24;
-/// Bytes of the terms of B in a block that is read in place: half of the first-level cache.
-const STRIP: usize = 16 << 10;
 /// Bytes of an operand up to which its elements are read where they lie.
 const SMALL: usize = 48 << 10;
 /// Bytes of B from which it comes from memory row by row, for a few rows of A.
@@ -205,7 +195,7 @@ const LARGE: usize = 256 << 10;
 
 /// Rows of A up to which packing B costs more than it saves, where B is read from one stretch of memory.
 const FEW: usize = 192;
-/// Bytes of a row of B up to which some of them stay in the first-level cache.
+/// Bytes of a row of B up to which 64 of them stay in the first-level cache.
 const SHORT: usize = 512;
 
 impl Plan {
@@ -214,47 +204,31 @@ impl Plan {
         let lanes = T::Register::<E>::LANES;
         let size = size_of::<E>();
         let (m, n, k) = (job.m, job.n, job.k);
+        // Strips are 4 vectors wide where registers are many, otherwise 2.
+        let wide = T::fits::<T::Register<E>>(24);
         let neighbours = job.b.outer == 1 || n == 1;
+        // For one or two strips of B rows of A are read where they lie, asked for ahead; terms that lie apart would share few
+        // sets of the cache.
         let is_large = m * k * size > SMALL;
-        let (by_terms, by_rows) = (job.a.outer == 1, job.a.inner == 1);
-        // For few strips of B, A is read where it lies, asked for ahead. But tiles of many rows, which may lie a power of two apart,
-        // would find them in few sets of the cache.
         let is_narrow = n <= 8 * lanes;
-        let one_vector = n < 2 * lanes;
-        let lies = is_narrow && (by_terms || by_rows && !one_vector);
-        let asks_ahead = is_large && lies && by_rows && k >= 32;
-        let read = Self {
-            pack_a: is_large && !lies,
-            asks_ahead,
-            asks_terms: 0,
-            pack_b: false,
-            rows: ROWS,
-            columns: n,
-            depth: DEPTH,
-        };
+        let pack_a = is_large && if is_narrow { job.a.outer == 1 && n >= 2 * lanes } else { true };
+        let asks_ahead = is_large && is_narrow && job.a.inner == 1 && k >= 32;
+        let (rows, depth) = if wide { (ROWS / 2, DEPTH / 2) } else { (ROWS, DEPTH) };
         if !neighbours && m <= 8 {
             // Strips that are used a few times and not kept.
-            let depth = (2 * STRIP / (4 * lanes * size)).min(DEPTH);
-            return Self { pack_a: false, asks_ahead: false, pack_b: true, rows: m, columns: 4 * lanes, depth, ..read };
+            return Self { pack_a: false, asks_ahead: false, pack_b: true, rows: m, columns: 4 * lanes, depth };
         }
-        // Packed, one strip would be as it lies.
-        let few = m < FEW || n <= if T::fits::<T::Register<E>>(24) { 4 } else { 2 } * lanes;
-        if neighbours && few && job.b.inner == n as isize && n * size <= SHORT {
-            let depth = (STRIP / (n * size)).clamp(STEP_DEPTH, DEPTH);
-            let asks_terms = if is_large && by_terms { depth } else { 0 };
-            return Self { asks_terms, depth, ..read };
+        if neighbours && m < FEW && job.b.inner == n as isize && n * size <= SHORT {
+            return Self { pack_a: false, asks_ahead, pack_b: false, rows, columns: n, depth: 64 };
         }
         if !neighbours || (m >= 24 && n * k * size > SMALL) {
-            // Terms of A that lie far apart are better read once.
-            let pack_a = read.pack_a || (is_large && by_terms && !one_vector);
-            let rows = if is_narrow { ROWS } else { (DEEP_ROWS * DEPTH / k.clamp(1, DEPTH) / 12 * 12).min(ROWS) };
-            return Self { pack_a, pack_b: true, rows, columns: BLOCK / k.clamp(1, DEPTH) / size / 128 * 128, ..read };
+            let rows = if is_narrow && pack_a { ROWS } else { rows };
+            return Self { pack_a, asks_ahead, pack_b: true, rows, columns: BLOCK / depth / size, depth };
         }
         if m <= 4 && n * k * size > LARGE {
-            let depth = if let Finish::Descend(_) = job.finish { STEP_DEPTH } else { 8 };
-            return Self { pack_a: false, asks_ahead: false, rows: m, depth, ..read };
+            return Self { pack_a: false, asks_ahead: false, pack_b: false, rows: m, columns: n, depth: 8 };
         }
-        read
+        Self { pack_a, asks_ahead, pack_b: false, rows: ROWS, columns: n, depth: DEPTH }
     }
 }
 

@@ -5,9 +5,8 @@
 
 use super::Finish;
 use super::plan::Origin;
-use crate::kernels::float::{Pack, line, prefetch_at, prefetch_far_at};
+use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at};
 use crate::kernels::levels::Target;
-use crate::simd::array_of;
 
 /// Terms from which a tile has time to ask for the C of the next one.
 const LONG: usize = 32;
@@ -20,8 +19,6 @@ pub(super) struct Strip<E> {
     pub a_term: isize,
     /// Whether a tile asks for the rows of A of the next one.
     pub asks_ahead: bool,
-    /// The distance from each term of A to the prefetched one; 0 for none.
-    pub asks_terms: isize,
     pub b: *const E,
     pub b_term: isize,
     pub c: *mut E,
@@ -33,7 +30,7 @@ pub(super) struct Strip<E> {
     /// Terms of the sums.
     pub depth: usize,
     pub origin: Origin<E>,
-    pub finish: Finish<E>,
+    pub finish: Finish,
 }
 
 /// All rows of a strip of `K` vectors of columns, or of one vector that is filled in `PART`.
@@ -41,33 +38,33 @@ pub(super) struct Strip<E> {
 /// # Safety
 /// The pointers and steps of `strip` lead to numbers that may be read or, in C, written; C is not read by others.
 #[inline(always)]
-pub(super) unsafe fn strip<V: Pack, T: Target, const K: usize, const PART: bool>(strip: &Strip<V::Elem>) {
+pub(super) unsafe fn strip<E: KernelFloat, T: Target, const K: usize, const PART: bool>(strip: &Strip<E>) {
     // SAFETY: as the caller promises.
     unsafe {
         match K {
             8 => {
-                rows::<V, T, 1, 8, PART>(0, strip);
+                rows::<E, T, 1, 8, PART>(0, strip);
             }
             4 => {
-                let i = if T::fits::<V>(24) { rows::<V, T, 6, 4, PART>(0, strip) } else { 0 };
-                let i = if T::fits::<V>(24) { rows::<V, T, 4, 4, PART>(i, strip) } else { i };
-                let i = rows::<V, T, 2, 4, PART>(i, strip);
-                rows::<V, T, 1, 4, PART>(i, strip);
+                let i = if T::fits::<T::Register<E>>(24) { rows::<E, T, 6, 4, PART>(0, strip) } else { 0 };
+                let i = if T::fits::<T::Register<E>>(24) { rows::<E, T, 4, 4, PART>(i, strip) } else { i };
+                let i = rows::<E, T, 2, 4, PART>(i, strip);
+                rows::<E, T, 1, 4, PART>(i, strip);
             }
             2 => {
-                let i = rows::<V, T, 6, 2, PART>(0, strip);
-                let i = rows::<V, T, 4, 2, PART>(i, strip);
-                let i = rows::<V, T, 2, 2, PART>(i, strip);
-                rows::<V, T, 1, 2, PART>(i, strip);
+                let i = rows::<E, T, 6, 2, PART>(0, strip);
+                let i = rows::<E, T, 4, 2, PART>(i, strip);
+                let i = rows::<E, T, 2, 2, PART>(i, strip);
+                rows::<E, T, 1, 2, PART>(i, strip);
             }
             _ => {
                 // 12 at a time where 8 and 4 would take more tiles.
                 let many = matches!(strip.rows % 12, 0 | 9..);
-                let i = if many { rows::<V, T, 12, 1, PART>(0, strip) } else { 0 };
-                let i = rows::<V, T, 8, 1, PART>(i, strip);
-                let i = rows::<V, T, 4, 1, PART>(i, strip);
-                let i = rows::<V, T, 2, 1, PART>(i, strip);
-                rows::<V, T, 1, 1, PART>(i, strip);
+                let i = if many { rows::<E, T, 12, 1, PART>(0, strip) } else { 0 };
+                let i = rows::<E, T, 8, 1, PART>(i, strip);
+                let i = rows::<E, T, 4, 1, PART>(i, strip);
+                let i = rows::<E, T, 2, 1, PART>(i, strip);
+                rows::<E, T, 1, 1, PART>(i, strip);
             }
         }
     }
@@ -78,13 +75,13 @@ pub(super) unsafe fn strip<V: Pack, T: Target, const K: usize, const PART: bool>
 /// # Safety
 /// As [`strip`].
 #[inline(always)]
-unsafe fn rows<V: Pack, T: Target, const R: usize, const K: usize, const PART: bool>(
+unsafe fn rows<E: KernelFloat, T: Target, const R: usize, const K: usize, const PART: bool>(
     mut i: usize,
-    strip: &Strip<V::Elem>,
+    strip: &Strip<E>,
 ) -> usize {
     while strip.rows - i >= R {
         // SAFETY: as the caller promises.
-        unsafe { tile::<V, T, R, K, PART>(i, strip) };
+        unsafe { tile::<T::Register<E>, T, R, K, PART>(i, strip) };
         i += R;
     }
     i
@@ -99,7 +96,7 @@ unsafe fn tile<V: Pack, T: Target, const R: usize, const K: usize, const PART: b
     // SAFETY: as the caller promises.
     unsafe {
         let mut sums: [[V; K]; R] = start::<V, R, K, PART>(i, strip, mask);
-        let a: [*const V::Elem; R] = array_of(|r| strip.a.offset((i + r) as isize * strip.a_row));
+        let a: [*const V::Elem; R] = std::array::from_fn(|r| strip.a.offset((i + r) as isize * strip.a_row));
         let mut b = strip.b;
         let mut at = 0;
         if strip.depth >= LONG {
@@ -109,35 +106,26 @@ unsafe fn tile<V: Pack, T: Target, const R: usize, const K: usize, const PART: b
                 }
             }
         }
-        // What comes later is asked for a line of terms at a time, outside of the inner loop: sums would leave their registers for a
-        // branch in it.
-        let mut p = 0;
-        while p < strip.depth {
-            let end = strip.depth.min(p + line::<V::Elem>());
-            if strip.asks_ahead {
-                for r in R..2 * R {
-                    prefetch_at(strip.a.wrapping_offset((i + r) as isize * strip.a_row).wrapping_add(p));
+        if strip.asks_ahead {
+            for r in R..2 * R {
+                let row = strip.a.wrapping_offset((i + r) as isize * strip.a_row);
+                for p in (0..strip.depth).step_by(line::<V::Elem>()) {
+                    prefetch_at(row.wrapping_add(p));
                 }
             }
-            if strip.asks_terms != 0 {
-                for ahead in 0..(end - p) as isize {
-                    prefetch_far_at(a[0].wrapping_offset(at + ahead * strip.a_term + strip.asks_terms));
-                }
-            }
-            for _ in p..end {
-                let columns: [V; K] = array_of(|k| read::<V, PART>(b.add(k * V::LANES), mask));
-                for r in 0..R {
-                    let factor = V::splat(*a[r].offset(at));
-                    for k in 0..K {
-                        sums[r][k] = T::mul_add(factor, columns[k], sums[r][k]);
-                    }
-                }
-                at += strip.a_term;
-                b = b.offset(strip.b_term);
-            }
-            p = end;
         }
-        end::<V, T, R, K, PART>(i, strip, mask, sums);
+        for _ in 0..strip.depth {
+            let columns: [V; K] = std::array::from_fn(|k| read::<V, PART>(b.add(k * V::LANES), mask));
+            for r in 0..R {
+                let factor = V::splat(*a[r].offset(at));
+                for k in 0..K {
+                    sums[r][k] = T::mul_add(factor, columns[k], sums[r][k]);
+                }
+            }
+            at += strip.a_term;
+            b = b.offset(strip.b_term);
+        }
+        end::<V, R, K, PART>(i, strip, mask, sums);
     }
 }
 
@@ -200,30 +188,16 @@ unsafe fn start<V: Pack, const R: usize, const K: usize, const PART: bool>(
 /// # Safety
 /// As [`tile`].
 #[inline(always)]
-unsafe fn end<V: Pack, T: Target, const R: usize, const K: usize, const PART: bool>(
+unsafe fn end<V: Pack, const R: usize, const K: usize, const PART: bool>(
     i: usize,
     strip: &Strip<V::Elem>,
     mask: V::Mask,
     mut sums: [[V; K]; R],
 ) {
-    match strip.finish {
-        Finish::AsIs => {}
-        Finish::Reached => {
-            for r in 0..R {
-                for k in 0..K {
-                    sums[r][k] = sums[r][k] + V::splat(V::Elem::default());
-                }
-            }
-        }
-        Finish::Descend(rate) => {
-            for r in 0..R {
-                for k in 0..K {
-                    // SAFETY: as the caller promises.
-                    let before = unsafe {
-                        read::<V, PART>(strip.c.offset((i + r) as isize * strip.c_row).add(k * V::LANES), mask)
-                    };
-                    sums[r][k] = T::mul_add(V::splat(-rate), sums[r][k], before);
-                }
+    if strip.finish == Finish::Reached {
+        for r in 0..R {
+            for k in 0..K {
+                sums[r][k] = sums[r][k] + V::splat(V::Elem::default());
             }
         }
     }
