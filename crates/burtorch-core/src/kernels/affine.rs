@@ -10,7 +10,7 @@ use super::float::{KernelFloat, Pack, line, prefetch, prefetch_before};
 use super::levels::{Target, columns, leveled};
 use super::optim::sgd_step;
 use super::reduce::dots_of_next;
-use crate::simd::{Real, array_of};
+use crate::simd::Real;
 use crate::sync::stop::Pace;
 
 leveled! {
@@ -68,7 +68,7 @@ fn forward_rows<E: KernelFloat, T: Target, const R: usize>(
 ) -> usize {
     let n_in = x.len();
     while y.len() - o >= R && pace.goes_on(R * n_in * Pace::FROM_MEMORY) {
-        let rows = array_of(|r| &w[(o + r) * n_in..][..n_in]);
+        let rows = std::array::from_fn(|r| &w[(o + r) * n_in..][..n_in]);
         let sums = dots_of_next::<E, T, R>(rows, x);
         for r in 0..R {
             y[o + r] = match bias {
@@ -96,8 +96,8 @@ fn input_grad_add_at<E: KernelFloat, T: Target>(w: &[E], dy: &[E], dx: &mut [E])
     let n_in = dx.len();
     let (mut o, mut pace) = (0, Pace::new());
     while dy.len() - o >= 4 && pace.goes_on(4 * n_in * Pace::FROM_MEMORY) {
-        let rows: [&[E]; 4] = array_of(|r| &w[(o + r) * n_in..][..n_in]);
-        let factors: [E; 4] = array_of(|r| dy[o + r]);
+        let rows: [&[E]; 4] = std::array::from_fn(|r| &w[(o + r) * n_in..][..n_in]);
+        let factors: [E; 4] = std::array::from_fn(|r| dy[o + r]);
         columns!(E, n_in, input_grad_step[T, 4](&rows, &factors, dx));
         o += 4;
     }
@@ -144,8 +144,8 @@ fn input_grad_columns_at<E: KernelFloat, T: Target>(w: &[E], dy: &[E], columns: 
             return;
         }
         // The last one again where there are fewer.
-        let at: [usize; SIDE] = array_of(|k| some[k.min(some.len() - 1)] as usize);
-        let mut sums: [_; SIDE] = array_of(|k| E::V::<1>::splat(dx[at[k]]));
+        let at: [usize; SIDE] = std::array::from_fn(|k| some[k.min(some.len() - 1)] as usize);
+        let mut sums: [_; SIDE] = std::array::from_fn(|k| E::V::<1>::splat(dx[at[k]]));
         let mut rows = w.chunks_exact(dx.len());
         for outputs in dy.chunks(if dy.len() < 4 { 1 } else { 4 }) {
             let together = outputs.len() == 4;
@@ -156,7 +156,7 @@ fn input_grad_columns_at<E: KernelFloat, T: Target>(w: &[E], dy: &[E], columns: 
                     sums[k] = if together { sums[k] } else { sums[k] + E::V::<1>::splat(E::default()) };
                 }
             }
-            sums = array_of(|k| sums[k] + E::V::<1>::splat(E::default()));
+            sums = std::array::from_fn(|k| sums[k] + E::V::<1>::splat(E::default()));
         }
         at.iter().zip(sums).for_each(|(&column, sum)| dx[column] = sum.lane(0));
     }
@@ -252,7 +252,7 @@ fn input_grad_sgd_at<E: KernelFloat, T: Target>(lr: E, dy: &[E], x: &[E], w: &mu
     }
     for o in (0..by_four).step_by(4).rev() {
         let rows = &mut w[o * n_in..][..4 * n_in];
-        let factors: [E; 4] = array_of(|r| dy[o + r]);
+        let factors: [E; 4] = std::array::from_fn(|r| dy[o + r]);
         columns!(E, n_in, input_grad_sgd_step[T, 4](lr, &factors, x, rows, dx));
     }
 }
@@ -273,7 +273,7 @@ unsafe fn input_grad_sgd_step<V: Pack, T: Target, const R: usize>(
     unsafe {
         let xs = V::read(x, j);
         // All loads come before all stores: rows may lie a multiple of 4096 bytes apart, where a load waits for a store.
-        let before: [V; R] = array_of(|r| V::read(rows, r * n_in + j));
+        let before: [V; R] = std::array::from_fn(|r| V::read(rows, r * n_in + j));
         if V::LANES >= line::<V::Elem>() {
             for r in 0..R {
                 prefetch_before(rows, (R - r) * n_in - j);

@@ -7,8 +7,8 @@
 
 use super::float::{KernelFloat, Pack, prefetch_at, prefetch_far_at};
 use super::levels::{Target, columns, leveled};
+use crate::simd::Real;
 use crate::simd::slices::Element;
-use crate::simd::{Real, array_of};
 
 leveled! {
     /// The inner product of `x` and `y`, within `(n-1) u sum |x_i y_i|`.
@@ -100,7 +100,7 @@ pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize, const P: usize
         for a in 0..4 {
             // SAFETY: `k + 4 * width <= n`, the length of every point and row.
             unsafe {
-                let points: [_; P] = array_of(|c| E::Vector::read(xs[c], k + a * width));
+                let points: [_; P] = std::array::from_fn(|c| E::Vector::read(xs[c], k + a * width));
                 for r in 0..R {
                     ask(r, k + a * width);
                     let row = E::Vector::read(rows[r], k + a * width);
@@ -126,7 +126,7 @@ pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize, const P: usize
             }
             k += width;
         } else if n > k {
-            let points: [_; P] = array_of(|c| E::Vector::read_or(&xs[c][k..], E::default()));
+            let points: [_; P] = std::array::from_fn(|c| E::Vector::read_or(&xs[c][k..], E::default()));
             for r in 0..R {
                 ask(r, n - 1);
                 let row = E::Vector::read_or(&rows[r][k..], -E::default());
@@ -355,7 +355,7 @@ unsafe fn add_row<V: Pack<Elem: KernelFloat>, T: Target, const C: usize>(
 /// The inner products of `R` rows that lie one after the other; those behind them are asked for.
 #[inline(always)]
 pub(super) fn dots_of_next<E: KernelFloat, T: Target, const R: usize>(rows: [&[E]; R], x: &[E]) -> [E; R] {
-    let near = array_of(|r| rows[r].as_ptr().wrapping_add(R * x.len()));
+    let near = std::array::from_fn(|r| rows[r].as_ptr().wrapping_add(R * x.len()));
     dot_rows::<E, T, R, 1>(rows, [x], (R > 1).then_some(Ahead { near, far: None })).map(|[product]| product)
 }
 
