@@ -7,7 +7,7 @@
 
 The folder, target/cross/forky, takes 5 GB with what is built in it, and the first run downloads 1.5 GB. Nothing
 outside of it changes: `rm -rf target/cross` removes everything. What takes longer than `--limit` seconds is cut off.
-The table has a line for each target: how many tests passed of those that were asked for, and what did not.
+The table has a line for each target: the number of tests requested and passed, and the failures.
 """
 
 from __future__ import annotations

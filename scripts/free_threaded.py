@@ -313,7 +313,7 @@ def scaling() -> None:
 
 
 def main() -> int:
-    """Print a line for each subject; 1 when one of those that are promised failed."""
+    """Print a line for each subject; return 1 if a subject that must be safe failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help=", ".join(SUBJECTS))
     parser.add_argument("--operations", type=int, default=100_000, help="of all threads together, for each subject")

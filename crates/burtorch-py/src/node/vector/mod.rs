@@ -105,7 +105,7 @@ impl Drop for PyVector {
 
 impl PyVector {
     pub(super) fn home(&self) -> &Py<PyGraph> {
-        // SAFETY: under the GIL; `set_owner` runs while nobody holds what this returns.
+        // SAFETY: under the GIL; `set_owner` runs while no reference that this returns is held.
         unsafe { &*self.owner.get() }
     }
 
@@ -166,7 +166,7 @@ impl PyVector {
 
     /// Number of scalars.
     pub fn n(&self) -> usize {
-        // SAFETY: under the GIL nobody else touches the handles.
+        // SAFETY: the GIL is held, so no other thread changes the handles.
         self.runs.iter().map(|run| unsafe { (*run.get()).range().len() }).sum()
     }
 
@@ -178,7 +178,7 @@ impl PyVector {
     /// The runs, checked against the cell of this vector's graph.
     pub fn ranges_in(&self, py: Python<'_>, cell: &Cell) -> PyResult<Vec<Range>> {
         let checked = |run: &UnsafeCell<Handle>| {
-            // SAFETY: under the GIL nobody else touches the handles.
+            // SAFETY: the GIL is held, so no other thread changes the handles.
             let handle = unsafe { &mut *run.get() };
             let last = NodeId::from_index(handle.last());
             handle.epoch = cell.graph.check(last, handle.epoch).or_raise(py)?;
@@ -205,7 +205,7 @@ impl PyVector {
         let Some(run) = self.runs.first() else {
             return Err(PyValueError::new_err("a Vector needs at least one number"));
         };
-        // SAFETY: under the GIL nobody else touches the handles.
+        // SAFETY: the GIL is held, so no other thread changes the handles.
         let handle = unsafe { &mut *run.get() };
         let last = NodeId::from_index(handle.last());
         handle.epoch = cell.graph.check(last, handle.epoch).or_raise(py)?;
@@ -216,7 +216,7 @@ impl PyVector {
     fn node(&self, py: Python<'_>, k: usize) -> PyResult<NodeId> {
         let mut k = k;
         for run in &self.runs {
-            // SAFETY: under the GIL nobody else touches the handles.
+            // SAFETY: the GIL is held, so no other thread changes the handles.
             let handle = unsafe { &mut *run.get() };
             match k.checked_sub(handle.range().len()) {
                 Some(rest) => k = rest,
