@@ -3,8 +3,8 @@
 use crate::support::{Float, Numbers, Sum, level_stays, on_every_level};
 use burtorch_core::kernels::{
     Mode, Working, affine_block_workspace_len, affine_forward_block, affine_forward_lanes, affine_input_grad_add_lanes,
-    affine_input_grad_block, affine_input_grad_lanes, affine_sgd_update_lanes, affine_weight_grad,
-    affine_weight_grad_block, affine_weight_grad_lanes, sgd_update, weight_grad_scratch_len,
+    affine_input_grad_block, affine_input_grad_lanes, affine_sgd_update_block, affine_sgd_update_lanes,
+    affine_weight_grad, affine_weight_grad_block, affine_weight_grad_lanes, sgd_update, weight_grad_scratch_len,
 };
 
 const SHAPES: [(usize, usize); 13] = [
@@ -209,6 +209,13 @@ fn block_is_its_groups<E: Float, const L: usize>(n_threads: usize) {
             affine_weight_grad_lanes::<E, L>(&slices(&dys), &slices(&xs), dw, db, mode, &mut scratch);
             assert_eq!((bits(&block.0), bits(&block.1)), (bits(&groups.0), bits(&groups.1)));
         }
+        let (mut block, mut alone) = ((w.clone(), bias.clone()), (w.clone(), bias.clone()));
+        let working = Working { memory: &mut memory, n_threads };
+        affine_sgd_update_block(E::of(0.25), &dy, &x, &mut block.0, Some(&mut block.1), working);
+        let mut scratch = vec![E::of(7.0); weight_grad_scratch_len(n_in, 64)];
+        let (w, b) = (&mut alone.0, Some(&mut alone.1[..]));
+        affine_sgd_update_lanes::<E, 64>(E::of(0.25), &[&dy], &[&x], w, b, &mut scratch);
+        assert_eq!((bits(&block.0), bits(&block.1)), (bits(&alone.0), bits(&alone.1)));
     }
 }
 

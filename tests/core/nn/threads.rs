@@ -54,6 +54,35 @@ fn an_mlp_in_lanes_has_the_same_bits_on_any_number_of_threads() {
     same_for_all(&model, &mut params, Batch::new(Input::Tokens(&x), Label::Classes(&y), 130).unwrap());
 }
 
+fn wide<E: LaneFloat>() {
+    let shape = CharMlpShape { vocab: 27, context: 16, embedding: 40, hidden: 430 };
+    let mut params = Parameters::<E>::new(3);
+    let model = CharMlp::new(&mut params, shape, None).unwrap();
+    let values = params.values().to_vec();
+    for n in [1, 7, 64, 130] {
+        let (x, y) = (draw(16 * n, 27, 1), draw(n, 27, 2));
+        let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), n).unwrap();
+        same_for_all(&model, &mut params, batch);
+        let mut step = |n_threads| {
+            let mut oracle = Oracle::with_total(Total::Mean);
+            oracle.set_threads(n_threads).unwrap();
+            params.values_mut().copy_from_slice(&values);
+            let loss = oracle.step(&model, &mut params, batch, 0.5, None).unwrap();
+            (loss.to_bits(), params.values().iter().map(|v| v.to_f64().to_bits()).collect::<Vec<_>>())
+        };
+        let wanted = step(1);
+        for n_threads in [2, 3, 8] {
+            assert!(step(n_threads) == wanted, "{n_threads} threads take another step on {n} samples");
+        }
+    }
+}
+
+#[test]
+fn layers_that_threads_share_have_the_same_bits_and_take_the_same_steps() {
+    wide::<f32>();
+    wide::<f64>();
+}
+
 #[test]
 fn a_gpt_has_the_same_bits_on_any_number_of_threads() {
     let mut params = Parameters::<f32>::new(3);

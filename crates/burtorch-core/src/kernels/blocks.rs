@@ -2,10 +2,14 @@
 //!
 //! Promises: only builders of block ops need this trait; f32, f64 and lanes of them implement it. Does not know ops.
 
+use std::ops::Range;
+
+use super::by_outputs::{Part, by_outputs};
 use super::slices::SliceKernels;
 use super::weight_pieces::{bias_grad_part_by, weight_grad_ones_by, weight_grad_parts_by};
 use super::{Mode, OneWeight, TokenMath, WeightParts, Working};
 use crate::simd::slices;
+use crate::sync::stop::Pace;
 
 /// What block ops compute, per scalar type. Graphs of other types have elementwise and reduction blocks only.
 pub trait BlockMath: TokenMath {
@@ -90,12 +94,7 @@ pub trait BlockMath: TokenMath {
     }
 
     /// Adds `sum dy`, with the bits of the whole, for the outputs of a range. Operands as above.
-    fn affine_bias_grad_part(
-        dy: &[&[Self]],
-        outputs: std::ops::Range<usize>,
-        out: &mut [Self::Elem],
-        panel: &mut [Self],
-    ) {
+    fn affine_bias_grad_part(dy: &[&[Self]], outputs: Range<usize>, out: &mut [Self::Elem], panel: &mut [Self]) {
         bias_grad_part_by(Self::affine_weight_grad, dy, outputs, out, panel);
     }
 
@@ -187,9 +186,15 @@ macro_rules! one_sample {
                 bias: Option<&[$t]>,
                 x: &[Self],
                 y: &mut [Self],
-                _working: Working<'_, Self>,
+                working: Working<'_, Self>,
             ) {
-                super::affine_forward(w, bias, x, y);
+                if working.n_threads == 1 {
+                    return super::affine_forward(w, bias, x, y);
+                }
+                let (n_in, n_out, threads) = (x.len(), y.len(), (working.n_threads, w.len() * Pace::FROM_MEMORY));
+                by_outputs(threads, n_out, y, None, (&mut [], 0), &|Part { outputs: Range { start, end }, rows, .. }| {
+                    super::affine_forward(&w[start * n_in..end * n_in], bias.map(|bias| &bias[start..end]), x, rows);
+                });
             }
 
             fn affine_input_grad_add(w: &[$t], dy: &[Self], dx: &mut [Self], _working: Working<'_, Self>) {
@@ -212,10 +217,18 @@ macro_rules! one_sample {
                 dw: &mut [$t],
                 mut db: Option<&mut [$t]>,
                 mut mode: Mode,
-                _working: Working<'_, Self>,
+                working: Working<'_, Self>,
             ) {
                 for (dy, x) in dy.iter().zip(x) {
-                    super::affine_weight_grad(dy, x, dw, db.as_deref_mut(), mode);
+                    let db = db.as_deref_mut();
+                    if working.n_threads == 1 {
+                        super::affine_weight_grad(dy, x, dw, db, mode);
+                    } else {
+                        let threads = (working.n_threads, dw.len() * Pace::FROM_MEMORY);
+                        by_outputs(threads, dy.len(), dw, db, (&mut [], 0), &|part| {
+                            super::affine_weight_grad(&dy[part.outputs], x, part.rows, part.bias, mode);
+                        });
+                    }
                     mode = Mode::Add;
                 }
             }

@@ -141,7 +141,8 @@ macro_rules! block {
             if let Some(dx) = dx {
                 Self::affine_input_grad_set(w, dy, dx, Working { memory: &mut *memory, n_threads });
             }
-            super::affine_sgd_update_lanes::<$t, $l>(lr, &[flat(dy)], &[flat(x)], w, bias, flat_mut(memory));
+            let working = Working { memory: flat_mut(memory), n_threads };
+            super::affine_sgd_update_block(lr, flat(dy), flat(x), w, bias, working);
         }
     };
 }

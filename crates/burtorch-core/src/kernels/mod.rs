@@ -27,6 +27,7 @@ mod affine;
 mod affine_block;
 mod affine_lanes;
 mod affine_product;
+mod by_outputs;
 mod weight_grad_lanes;
 mod weight_pieces;
 
@@ -59,7 +60,7 @@ pub use affine::{
 pub use affine_lanes::{affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes};
 pub use affine_product::{
     BLOCK_LANES, Working, affine_block_workspace_len, affine_forward_block, affine_input_grad_block,
-    affine_weight_grad_block,
+    affine_sgd_update_block, affine_weight_grad_block,
 };
 pub use arithmetic::{
     add_products, add_slices, add_to, add_to_eight, contributed_products, contributions, divide_slices, equal_slices,

@@ -27,6 +27,7 @@ use crate::sync;
 use blocks::all;
 use plan::Job;
 
+pub(super) use plan::WORTH_A_THREAD;
 pub use plan::workspace_len as product_workspace_len;
 
 /// A matrix to read, or one matrix after another: element `(i, j)` is `data[start + i * row_step + j * column_step]`.

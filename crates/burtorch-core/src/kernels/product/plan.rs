@@ -29,7 +29,7 @@ impl<E: Copy> Side<E> {
 }
 
 /// Multiply-adds from which a thread of its own is worth waking.
-const PIECE: u128 = 1 << 18;
+pub const WORTH_A_THREAD: usize = 1 << 18;
 /// Rows or columns of which pieces are multiples.
 const CUT: usize = 16;
 
@@ -121,7 +121,7 @@ impl<E: KernelFloat> Job<E> {
     pub(super) fn pieces(&self, most: usize) -> usize {
         let work = self.count as u128 * self.m as u128 * self.n as u128 * self.k as u128;
         let parts = if self.count > 1 { self.count } else { self.m.max(self.n).div_ceil(CUT) };
-        parts.min(most).min((work / PIECE) as usize).max(1)
+        parts.min(most).min((work / WORTH_A_THREAD as u128) as usize).max(1)
     }
 
     /// One of `of` pieces of C: some of its matrices, of its rows or of its columns.
