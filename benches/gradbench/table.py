@@ -2,9 +2,9 @@
 
     python table.py [--only lse,gmm] [--rounds 7] [--cpu 0]
 
-Every tool and cell first runs in a process of its own, which tells the time of the first call (recording or compiling)
-and the most memory above what the input took. Then all tools run in one process, in turns, on one
-core: minimum of the rounds.
+Every tool and cell first runs in a separate process, which reports the time of the first call (tracing or compiling)
+and the peak memory above that of the input. Then all tools run in one process, in turns, on one core: minimum of the
+rounds.
 """
 
 import argparse
