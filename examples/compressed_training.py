@@ -11,7 +11,7 @@ import burtorch as bt
 
 
 def problem(n, d, n_clients, seed=0):
-    """Ridge regression whose samples differ from client to client, and who has which."""
+    """Ridge regression with different samples per client, and the division."""
     rng = np.random.default_rng(seed)
     parts = np.array_split(np.arange(n), n_clients)
     features = rng.normal(size=(n, d)) * np.geomspace(1.0, 0.1, d)
@@ -22,7 +22,7 @@ def problem(n, d, n_clients, seed=0):
 
 
 def curves(f, clients, accuracy, max_steps):
-    """For each method its records, up to a gradient of this norm, relative to the first."""
+    """The records of each method, until the gradient norm has fallen by this factor."""
     constants = bt.opt.smoothness(f, clients)
     x_star = bt.opt.solve(f, clients, tolerance=1e-10)
     k = max(1, f.d // 10)
@@ -46,7 +46,7 @@ def curves(f, clients, accuracy, max_steps):
 
 
 def draw(found, path):
-    """The gradient's norm against bits."""
+    """Plots the gradient norm against bits."""
     from matplotlib import pyplot as plt
 
     for name, records in found.items():

@@ -1,4 +1,4 @@
-"""A thousand clients that differ: FedAvg, SCAFFOLD, EF21 and DIANA, by bits and by the seconds of a virtual clock.
+"""A thousand heterogeneous clients: FedAvg, SCAFFOLD, EF21 and DIANA, by bits and by the seconds of a virtual clock.
 
 python examples/federated.py [--clients 1000] [--d 60] [--rounds 300] [--engine local]
 mpiexec -n 4 python -m mpi4py examples/federated.py --engine mpi
@@ -13,14 +13,14 @@ import burtorch as bt
 
 
 def problem(n_clients, d, seed=0):
-    """Logistic regression with 32 samples a client, divided so that clients have different labels."""
+    """Logistic regression with 32 samples per client, divided so that clients have different labels."""
     features, labels = bt.opt.make_logistic(32 * n_clients, d, density=0.3, condition=30.0, seed=seed)
     parts = bt.opt.split(labels, n_clients, "dirichlet", concentration=0.3, seed=seed)
     return bt.opt.logistic_regression(features, labels, l2=0.01), parts
 
 
 def methods(f, parts, engine, threads):
-    """Each with the step of its theorem, but for the local steps of FedAvg, which has none."""
+    """Each with the step of its theorem, except the local steps of FedAvg, which has none."""
     rng = np.random.default_rng(1)
     speeds = bt.opt.Delays(1e-3 * rng.lognormal(sigma=0.5, size=len(parts)), "exponential")
     network = bt.opt.Network(speeds, latency=0.05, bandwidth=1e6)

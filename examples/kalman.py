@@ -1,7 +1,7 @@
-"""A Kalman filter whose noise is fitted to what was seen: the places of a point that moves in a plane.
+"""A Kalman filter whose noise is fitted to observations: the positions of a point that moves in a plane.
 
-One `bt.scan` over the observations computes the likelihood; its body, with a system of equations, is traced once. The
-fit follows the gradient through all steps.
+One `bt.scan` over the observations computes the likelihood; its body, which solves a linear system, is traced once. The
+fit uses the gradient through all steps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SEE = np.eye(2, 4)
 
 
 def likelihood(p: Any, seen: Any) -> Any:
-    """The negative logarithm of the density of all places seen, for one; p holds logarithms of both noises."""
+    """The mean negative log-likelihood of an observed position; p holds the logarithms of both noise variances."""
     of_move, of_sight = bt.exp(p[0]) * np.diag([0.0, 0.0, 1.0, 1.0]), bt.exp(p[1]) * np.eye(2)
 
     def step(state: tuple[Any, Any], place: Any) -> tuple[tuple[Any, Any], Any]:
@@ -37,7 +37,7 @@ def likelihood(p: Any, seen: Any) -> Any:
 
 
 def made_up(n: int, of_move: float, of_sight: float) -> Any:
-    """Places that such a point is seen at."""
+    """Simulated observations of such a point."""
     rng = np.random.default_rng(1)
     speeds = np.cumsum(np.sqrt(of_move) * rng.standard_normal((n, 2)), axis=0)
     places = STEP * np.cumsum(speeds, axis=0)
@@ -45,7 +45,7 @@ def made_up(n: int, of_move: float, of_sight: float) -> Any:
 
 
 def main(argv: Sequence[str] | None = None) -> float:
-    """Fits both noises, prints the way, and returns how far their logarithms are from the truth at most."""
+    """Fits both noises, prints the progress, and returns the largest error of their logarithms."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--observations", type=int, default=1000)
     parser.add_argument("--descents", type=int, default=12)
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> float:
     p = np.zeros(2)
     for k in range(options.descents):
         value, gradient = value_and_grad(p, seen)
-        # Newton's step, downhill also where the Hessian is not positive definite, and not too long.
+        # Newton's step, with a limited length, and downhill even if the Hessian is not positive definite.
         sizes, directions = np.linalg.eigh(hessian(p, seen))
         move = directions @ (directions.T @ gradient / np.maximum(np.abs(sizes), 1e-3))
         p = p - move * min(1.0, 1.0 / np.abs(move).max())

@@ -1,8 +1,8 @@
-"""Logistic regression on rows of few nonzero numbers, in four ways that agree: an oracle and a total, dense and sparse.
+"""Logistic regression on sparse rows, in four ways that agree: an oracle and a total, with dense and sparse rows.
 
-The model is written for one row. `bt.Oracle` and `bt.vmap(..., reduce="mean")` make a program of it that takes a batch
-in blocks, and gives loss and gradient in one pass over the data. Sparse rows are matrices of SciPy, or anything with
-their parts.
+The model is written for one row. `bt.Oracle` and `bt.vmap(..., reduce="mean")` trace it to a program that processes a
+batch in blocks, and returns loss and gradient in one pass over the data. Sparse rows are SciPy matrices, or any object
+with the same attributes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import burtorch as bt
 
 
 class SparseRows:
-    """Rows as SciPy's `csr_array` keeps them: for those who have no SciPy."""
+    """Rows with the attributes of SciPy's `csr_array`, for use without SciPy."""
 
     format = "csr"
 
@@ -29,7 +29,7 @@ class SparseRows:
 
 
 def made_up(n: int, d: int, nonzeros: int) -> tuple[Any, Any]:
-    """Rows of ones and zeros, and labels -1 and 1 that a line through them tells apart, mostly."""
+    """Rows of ones and zeros, and labels -1 and 1 that are almost linearly separable."""
     rng = np.random.default_rng(0)
     rows = np.zeros((n, d))
     for row in rows:
@@ -44,7 +44,7 @@ def loss(w: Any, x: Any, y: Any) -> Any:
 
 
 def main(argv: Sequence[str] | None = None) -> float:
-    """Trains each way, prints the losses, and returns how far they are apart at most."""
+    """Trains in each way, prints the losses, and returns their largest difference."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--columns", type=int, default=123)

@@ -1,7 +1,7 @@
 """Fits an ordinary differential equation to its path: the friction and the frequency of a pendulum.
 
 The steps of the solver, classical Runge-Kutta, are one `bt.scan`: its body is traced once, and the program is as small
-for a million steps as for one. Derivatives go through all of them.
+for a million steps as for one. Derivatives are taken through all steps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import burtorch as bt
 
 
 def slope(state: tuple[Any, Any], friction: Any, frequency: Any) -> tuple[Any, Any]:
-    """How angle and speed change."""
+    """The derivatives of angle and speed."""
     angle, speed = state
     return speed, -friction * speed - frequency * frequency * bt.sin(angle)
 
@@ -41,7 +41,7 @@ def path(friction: Any, frequency: Any, start: float, h: float, n: int) -> Any:
 
 
 def main(argv: Sequence[str] | None = None) -> float:
-    """Fits, prints the loss on the way, and returns how far the result is from the truth."""
+    """Fits, prints the loss during the fit, and returns the error of the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=400, help="steps of the solver")
     parser.add_argument("--descents", type=int, default=8, help="steps of the fit")

@@ -26,7 +26,7 @@ def logistic(params: bt.Parameters) -> Callable[[Any, Any], bt.Value]:
 
 
 def tied(params: bt.Parameters, symbols: int = 8, width: int = 6) -> Callable[[Any, Any], bt.Value]:
-    """Two symbols to the next: two hidden layers, and the embeddings once more as the output layer."""
+    """Predicts a token from two: two hidden layers, and the embeddings used again as the output layer."""
     table = params.tensor((symbols, width), init="normal")
     w1, b1 = params.tensor((16, 2 * width)), params.tensor(16, init=0.0)
     w2, b2 = params.tensor((width, 16)), params.tensor(width, init=0.0)
@@ -40,7 +40,7 @@ def tied(params: bt.Parameters, symbols: int = 8, width: int = 6) -> Callable[[A
 
 
 def residual(params: bt.Parameters, width: int = 8) -> Callable[[Any, Any], bt.Value]:
-    """A regression whose blocks add to what they are given."""
+    """A regression with residual blocks."""
     first, shift = params.tensor((width, 1)), params.tensor(width, init=0.0)
     blocks = [(params.tensor((width, width)), params.tensor(width, init=0.0)) for _ in range(2)]
     last = params.tensor((1, width))

@@ -1,6 +1,6 @@
-"""SciPy's solvers on traced functions: minimise, with Hessian products, find a root, fit data.
+"""SciPy's solvers on traced functions: minimisation, also with Hessian products, root finding, curve fitting.
 
-Each part takes gradients from burtorch and says what it found and how often it asked. Run it with
+Each part takes gradients from burtorch, and prints its result and the number of evaluations. Run it with
 ``python examples/scipy_solvers.py``; it needs NumPy and SciPy.
 """
 
@@ -69,7 +69,7 @@ def find_root():
 
 
 def fit():
-    """An exponential through noisy points; residuals that are far off count less."""
+    """An exponential through noisy points; outliers count less."""
     rng = np.random.default_rng(0)
     t = np.linspace(0.0, 3.0, 40)
     data = 2.0 * np.exp(-1.3 * t) + 0.01 * rng.normal(size=t.size)

@@ -17,7 +17,7 @@ import burtorch as bt
 
 
 class Plain:
-    """A scalar in pure Python that remembers how it was computed."""
+    """A scalar in pure Python that records its computation."""
 
     __slots__ = ("data", "grad", "parents", "partials")
 
@@ -56,7 +56,7 @@ class Plain:
 
 
 def moons(n: int) -> list[tuple[list[float], float]]:
-    """Points of two interleaved half circles with noise, and which of the two each is from: -1 or 1."""
+    """Points of two interleaved half circles with noise, and the half circle of each: -1 or 1."""
     points = []
     for k in range(n):
         angle, side = math.pi * random.random(), 1.0 if k % 2 else -1.0
@@ -74,7 +74,7 @@ def weights(sizes: list[int]) -> list[list[list[float]]]:
 
 
 def train(value: Any, start: list[list[list[float]]], points: list[tuple[list[float], float]], n_steps: int) -> Any:
-    """Losses of gradient descent on the hinge loss, and the seconds it took. ``value`` makes a scalar of a number."""
+    """Losses of gradient descent on the hinge loss, and the seconds used. ``value`` converts a number to a scalar."""
     layers = [[[value(w) for w in neuron] for neuron in layer] for layer in start]
     parameters = [w for layer in layers for neuron in layer for w in neuron]
 

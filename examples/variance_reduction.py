@@ -11,7 +11,7 @@ import burtorch as bt
 
 
 def problem(n, d, seed=0):
-    """Logistic regression of noisy labels."""
+    """Logistic regression with noisy labels."""
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(n, d))
     labels = np.where(features @ rng.normal(size=d) + rng.normal(size=n) > 0, 1.0, -1.0)
@@ -19,7 +19,7 @@ def problem(n, d, seed=0):
 
 
 def curves(f, epochs):
-    """For each method its records."""
+    """The records of each method."""
     x_star, constants = bt.opt.solve(f), bt.opt.smoothness(f)
     common = {"x_star": x_star, "constants": constants, "seed": 1}
     batch = bt.opt.Nice(max(1, round(f.n**0.5)))
@@ -39,7 +39,7 @@ def curves(f, epochs):
 
 
 def draw(found, path):
-    """Loss above the minimum against epochs."""
+    """Plots the loss above the minimum against epochs."""
     from matplotlib import pyplot as plt
 
     for name, records in found.items():

@@ -21,7 +21,7 @@ HEADER = "# name, inputs | value, gradient, upper triangle of the Hessian; see m
 
 
 class Ops:
-    """The ops on numbers of mpmath, as textbooks define them."""
+    """The ops on mpmath numbers, by definition."""
 
     tanh, exp, log, sqrt, sin, cos, tan = mp.tanh, mp.exp, mp.log, mp.sqrt, mp.sin, mp.cos, mp.tan
     log1p, expm1, erf, abs, atan2, max, min = mp.log1p, mp.expm1, mp.erf, abs, mp.atan2, max, min
@@ -93,7 +93,7 @@ def record(name, body, point) -> str:
         for k in range(j + 1, len(x)):
             corners = at((j, 1), (k, 1)) - at((j, 1), (k, -1)) - at((j, -1), (k, 1)) + at((j, -1), (k, -1))
             hessian.append(corners / (4 * h**2))
-    # What differences leave of a zero.
+    # Removes the rounding error of a zero.
     clean = [mpf(0) if abs(v) < mpf(10) ** -45 else v for v in [value, *gradient, *hessian]]
     return " ".join([name, *(float(v).hex() for v in point), "|", *(mp.nstr(v, 20) for v in clean)])
 

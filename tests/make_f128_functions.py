@@ -25,7 +25,7 @@ Draw = Callable[[], mpf]
 
 
 def between(low: float, high: float, signed: bool = True) -> Draw:
-    """Numbers of sizes from 2^low to 2^high."""
+    """Numbers with magnitudes from 2^low to 2^high."""
 
     def draw() -> mpf:
         size = mpf(2) ** rng.uniform(low, high) * (1 + mpf(rng.getrandbits(113)) / 2**113)
@@ -35,7 +35,7 @@ def between(low: float, high: float, signed: bool = True) -> Draw:
 
 
 def near(centre: float, most: int = 112) -> Draw:
-    """Numbers beside another, up to 2^-most away."""
+    """Numbers near another, at distances up to 2^-most."""
     return lambda: (
         centre + rng.choice((-1, 1)) * mpf(2) ** -rng.randint(1, most) * (1 + mpf(rng.getrandbits(60)) / 2**60)
     )

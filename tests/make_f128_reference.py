@@ -18,7 +18,7 @@ from ops_reference.unary import UNARY
 mp.prec = 400
 TABLE = Path(__file__).resolve().parent / "data" / "f128_reference.txt"
 POINTS = 24
-# The derivative of gelu is made of pieces: several points in each.
+# The derivative of gelu is piecewise: this tests several points per piece.
 MORE_POINTS = {"gelu": 400}
 LARGEST = mpf(2) ** 16384 * (1 - mpf(2) ** -113)
 
@@ -58,7 +58,7 @@ def split(x: mpf) -> tuple[int, int]:
 
 
 def bits(whole: int, exponent: int) -> int:
-    """The float128 whole * 2^exponent, which is normal."""
+    """The normal float128 whole * 2^exponent."""
     size = abs(whole)
     if size == 2**113:
         size, exponent = 2**112, exponent + 1
@@ -68,7 +68,7 @@ def bits(whole: int, exponent: int) -> int:
 
 
 def words(x: mpf) -> str:
-    """The nearest float128, and the rest in units of its last place."""
+    """The nearest float128, and the remainder in units of its last place."""
     if x == 0:
         return "0 0"
     if abs(x) > LARGEST:
@@ -79,7 +79,7 @@ def words(x: mpf) -> str:
 
 
 def nearest(x: float, rng: random.Random) -> mpf:
-    """A float128 near x with all its bits at random."""
+    """A random float128 near x."""
     whole, exponent = split(mpf(x) * (1 + mpf(rng.getrandbits(112)) / mpf(2) ** 160))
     return mpf(whole) * mpf(2) ** exponent
 

@@ -32,7 +32,7 @@ HEADER = "# type op n inputs, then value and partials as two doubles each; writt
 
 
 def records(form: Format) -> Iterator[str]:
-    """All records of one type, op by op."""
+    """All records of one type, by op."""
     for unary in UNARY:
         for x in unary_points(unary, form):
             value, partial = unary(x)

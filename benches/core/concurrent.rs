@@ -12,10 +12,10 @@ use burtorch_core::ops::{Add, Mul};
 use burtorch_core::{Batch, Graph, LaneModel, NodeId, Oracle, Parameters, SweepOptions};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
-/// Nodes of one job, whatever the number of threads.
+/// Nodes per job, for any number of threads.
 const N: u32 = 1 << 20;
 
-/// A chain that reads one node of the others' making; `len` nodes.
+/// A chain of `len` nodes that starts at a shared node.
 fn chain(graph: &mut Graph<'_, f64>, x: NodeId, len: u32) -> NodeId {
     let mut y = x;
     for k in 0..len {
@@ -24,7 +24,7 @@ fn chain(graph: &mut Graph<'_, f64>, x: NodeId, len: u32) -> NodeId {
     y
 }
 
-/// The graph by branches, one per thread.
+/// Builds the graph in branches, one per thread.
 fn by_branches(graph: &mut Graph<'static, f64>, n_threads: u32) -> Vec<NodeId> {
     graph.clear().expect("a growing graph");
     let x = graph.leaf(0.5).expect("room");
@@ -45,7 +45,7 @@ fn by_branches(graph: &mut Graph<'static, f64>, n_threads: u32) -> Vec<NodeId> {
     own.iter().enumerate().map(|(k, &node)| joined.node(k, node).expect("it was built")).collect()
 }
 
-/// Columns of fixed size whose next place a counter hands out: every node of every thread goes through its cache line.
+/// Columns of fixed size with an atomic counter for the next index: every node of every thread accesses its cache line.
 struct Counted {
     next: AtomicU32,
     operands: Vec<AtomicU64>,
@@ -104,7 +104,7 @@ fn concurrent(c: &mut Criterion) {
     }
     let mut group = c.benchmark_group("building 2^20 nodes");
     group.throughput(Throughput::Elements(u64::from(N))).sample_size(20);
-    // Both grow, and so lie in memory alike.
+    // Both grow, and so have the same memory layout.
     group.bench_function("a plain graph", |bench| {
         let mut graph = Graph::<f64>::new();
         bench.iter(|| {
@@ -134,7 +134,7 @@ fn concurrent(c: &mut Criterion) {
     }
 }
 
-/// From the call to the return of an empty job: what a step of some tens of microseconds pays for a second thread.
+/// The time of an empty job from call to return: the price of a second thread for a step of some tens of microseconds.
 fn waking(c: &mut Criterion) {
     let mut group = c.benchmark_group("an empty job");
     for n_threads in [1, 2, 4] {
@@ -156,7 +156,7 @@ fn waking(c: &mut Criterion) {
     });
 }
 
-/// Numbers below `below`, drawn from `seed`.
+/// `n` random numbers below `below`.
 fn draw(n: usize, below: u32, seed: u32) -> Vec<u32> {
     let next = |state: &mut u32| {
         *state = state.wrapping_mul(1664525).wrapping_add(1013904223);
@@ -166,7 +166,7 @@ fn draw(n: usize, below: u32, seed: u32) -> Vec<u32> {
     (0..n).map(|_| next(&mut state)).collect()
 }
 
-/// One graph of the losses of 64 samples of the paper's GPT, each built in a branch of its own.
+/// The losses of 64 samples of the paper's GPT in one graph, each built in its own branch.
 fn gpt_losses(graph: &mut Graph<'static, f32>, model: &Gpt, params: &Parameters<'_, f32>, n_threads: usize) -> u64 {
     let (x, y) = (draw(8 * 64, 65, 1), draw(8 * 64, 65, 2));
     graph.clear().expect("a growing graph");
@@ -235,7 +235,7 @@ fn models(c: &mut Criterion) {
     oracle(c, "oracle of the MLP, e = 512, b = 256", &model, &mut params, batch);
 }
 
-/// What it costs that long work asks now and then whether to end: each question reads the clock, as those of the binding do.
+/// The cost of periodic checks for an early end in long work: each check reads the clock, like those of the binding.
 fn asking(c: &mut Criterion) {
     let ends = Instant::now() + Duration::from_secs(1 << 20);
     let mut graph = Graph::<f64>::new();

@@ -48,7 +48,7 @@ fn eager(c: &mut Criterion) {
     time!(c, "small: build and backward", small, -4.0, 2.0);
 }
 
-/// 10^4 small roots, each swept on its own, on one live tape of 10^6 nodes: the cost is that of the roots.
+/// A backward pass from each of 10^4 small roots on one live tape of 10^6 nodes: the cost must be that of the roots.
 fn small_roots_on_a_long_tape(c: &mut Criterion) {
     let mut graph = Graph::<f64>::with_capacity(1_000_000).expect("memory for 10^6 nodes");
     let x = graph.leaf(1.0).expect("room");
@@ -74,7 +74,7 @@ fn small_roots_on_a_long_tape(c: &mut Criterion) {
     });
 }
 
-/// Build and sweep of chains, on a graph that keeps its memory between passes.
+/// Building and backward passes of chains, on a graph that keeps its memory between passes.
 fn chains(c: &mut Criterion) {
     let mut group = c.benchmark_group("chain: build and backward");
     group.sample_size(10);

@@ -14,7 +14,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 const N_INPUTS: usize = 20;
 const N_OPS: usize = 10_000;
 
-/// Odds that are the same in every run.
+/// A random generator with the same results in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -24,7 +24,7 @@ impl Dice {
     }
 }
 
-/// What the random graph is drawn from; one kind alone shows what it costs.
+/// The kinds of ops in the random graph; a single kind shows its cost.
 #[derive(Clone, Copy)]
 enum Kinds {
     All,
@@ -102,7 +102,7 @@ fn large(c: &mut Criterion) {
     group.finish();
 }
 
-/// Rows of two numbers, and room for their results.
+/// Rows of two numbers, and memory for their results.
 struct Table(Vec<f64>);
 
 impl Source<f64> for Table {
@@ -113,7 +113,7 @@ impl Source<f64> for Table {
     }
 }
 
-/// Adds up what it is given.
+/// A sink that only sums its inputs.
 struct Nowhere;
 
 impl Sink<f64> for Nowhere {

@@ -19,7 +19,7 @@ use burtorch_core::simd::level;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 
-/// Hidden sizes of the character MLP: 1024 inputs -> e -> 27 symbols.
+/// Hidden sizes of the character MLP: 1024 inputs -> e -> 27 tokens.
 const HIDDEN: [usize; 7] = [4, 16, 32, 64, 128, 512, 1024];
 /// Dense layers of the GPT: (inputs, outputs).
 const GPT: [(usize, usize); 5] = [(24, 72), (24, 24), (24, 96), (96, 24), (24, 65)];
@@ -62,7 +62,7 @@ fn lanes<E: KernelFloat, const L: usize>(c: &mut Criterion, n_in: usize, n_out: 
     assert!(finite(&y) && finite(&dx) && finite(&dw) && finite(&db));
 }
 
-/// The same of a block of 64 lanes.
+/// The same for a block of 64 lanes.
 fn block<E: KernelFloat>(c: &mut Criterion, n_in: usize, n_out: usize) {
     let group = format!("affine {n_in}->{n_out}, a block of 64 lanes of {} bytes", size_of::<E>());
     let (w, bias) = (numbers::<E>(n_in * n_out), numbers::<E>(n_out));
@@ -104,7 +104,7 @@ fn one_sample(c: &mut Criterion, n_in: usize, n_out: usize) {
     });
 }
 
-/// `C = A B`, and with B transposed.
+/// `C = A B`, and the same with B transposed.
 fn one_product<E: KernelFloat>(c: &mut Criterion, m: usize, n: usize, k: usize) {
     let group = format!("product {m} x {k} by {k} x {n}, {} bytes", size_of::<E>());
     let (a, b, mut to) = (numbers::<E>(m * k), numbers::<E>(k * n), numbers::<E>(m * n));

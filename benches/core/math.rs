@@ -12,7 +12,7 @@ use std::time::Instant;
 const LENGTH: usize = 2048;
 const ROUNDS: usize = 41;
 
-/// Nanoseconds an element of one pass, repeated to last about 100 microseconds.
+/// Nanoseconds per element of a pass, repeated for about 100 microseconds.
 fn time(passes: usize, mut pass: impl FnMut()) -> f64 {
     let start = Instant::now();
     for _ in 0..passes {
@@ -21,14 +21,14 @@ fn time(passes: usize, mut pass: impl FnMut()) -> f64 {
     start.elapsed().as_nanos() as f64 / (passes * LENGTH) as f64
 }
 
-/// Median and distance of the quartiles.
+/// Median and interquartile range.
 fn spread(mut times: Vec<f64>) -> (f64, f64) {
     times.sort_by(f64::total_cmp);
     let n = times.len();
     (times[n / 2], times[3 * n / 4] - times[n / 4])
 }
 
-/// Runs the candidates in turn, `ROUNDS` times.
+/// Runs the candidates alternately, `ROUNDS` times.
 fn rivals<const N: usize>(mut candidates: [Box<dyn FnMut() + '_>; N]) -> [(f64, f64); N] {
     let mut times: [Vec<f64>; N] = std::array::from_fn(|_| Vec::new());
     for _ in 0..ROUNDS {
@@ -98,7 +98,7 @@ fn row(name: &str, lanes: (f64, f64), single: (f64, f64), library: (f64, f64)) {
     );
 }
 
-/// Abramowitz and Stegun 7.1.26: a rival only so far as 1e-7 goes, for the check.
+/// Abramowitz and Stegun 7.1.26: only accurate to 1e-7, so the check is loose.
 fn rough_erf(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.3275911 * x.abs());
     let c = [0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429];

@@ -40,7 +40,7 @@ fn steps(c: &mut Criterion) {
     }
 }
 
-/// One layer of 64 inputs and 64 outputs on one sample, forward and back, its sizes in the type or not.
+/// One layer of 64 inputs and 64 outputs on one sample, forward and backward, with and without sizes in the type.
 fn sizes_in_the_type(c: &mut Criterion) {
     let mut group = c.benchmark_group("dense layer 64 -> 64");
     let mut params = Parameters::<f32>::new(0);
@@ -66,13 +66,14 @@ fn sizes_in_the_type(c: &mut Criterion) {
     }
 }
 
-/// What the memory of the machine allows for the weights of e = 1024 on one sample: 4 MB, from the third-level cache where
-/// the second is smaller. A step must read them twice, as what goes back depends on all outputs, and write them once.
+/// The lower limit given by memory for the weights of e = 1024 on one sample: 4 MB, from the third-level cache if the
+/// second-level cache is smaller. A step must read them twice, because the input gradient depends on all outputs, and
+/// write them once.
 fn four_megabytes(c: &mut Criterion) {
     use burtorch_core::kernels::{affine_forward, affine_input_grad_sgd_update, affine_sgd_update, sum};
     let mut group = c.benchmark_group("4 MB of weights");
     let mut params = Parameters::<f32>::new(0);
-    // Memory as that of a model: mapped, in large pages where the system gives them.
+    // The same kind of memory as a model: mapped, in large pages if available.
     let w = params.tensor(&[1024, 1024], None, burtorch_core::Init::Glorot, true).expect("room").slice();
     assert_eq!(w.len(), 1 << 20);
     let (x, dy) = (vec![0.5f32; 1024], vec![1e-3f32; 1024]);

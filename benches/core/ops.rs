@@ -18,9 +18,9 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 
 const N: usize = 256;
 
-/// Leaves in the op's interval, the same for every type.
+/// Leaves in the op's interval, with the same values for every type.
 fn leaves<S: Scalar>(graph: &mut Graph<'static, S>, info: &OpInfo) -> (Range, Range) {
-    // e^30 is no float16.
+    // e^30 overflows float16.
     let most = if size_of::<S>() == 2 { 10.0 } else { f64::INFINITY };
     let (low, high) = (info.domain.0.max(-most), info.domain.1.min(most));
     let at = |k: usize| S::lit(low + (high - low) * (((k * 97 + 13) % 1009) as f64 / 1009.0));
@@ -29,7 +29,7 @@ fn leaves<S: Scalar>(graph: &mut Graph<'static, S>, info: &OpInfo) -> (Range, Ra
     (all.slice(0, N).unwrap(), all.slice(N, 2 * N).unwrap())
 }
 
-/// Operands of an op of many.
+/// Operands of an op with many operands.
 const MANY: usize = 16;
 
 fn append<S: Scalar>(graph: &mut Graph<'static, S>, info: &OpInfo, (x, y): (Range, Range)) {
@@ -49,7 +49,7 @@ fn append<S: Scalar>(graph: &mut Graph<'static, S>, info: &OpInfo, (x, y): (Rang
     }
 }
 
-/// What is measured: all that append one node, but what primitives leave behind.
+/// The measured ops: all that append one node, except primitives.
 fn single_nodes() -> impl Iterator<Item = &'static OpInfo> {
     let other = |info: &&OpInfo| !matches!(info.arity, Arity::Nullary | Arity::Block) && info.op != Op::Linearised;
     OP_INFO.iter().filter(other)
@@ -83,8 +83,8 @@ fn ops_of<S: Scalar>(criterion: &mut Criterion, dtype: &str) {
     }
 }
 
-/// exp, log and tanh of 256 vectors, and of the same numbers one after another by the standard library, which is the C
-/// library's. Answers are compared first.
+/// exp, log and tanh of 256 vectors, and of the same numbers one by one with the standard library, i.e. the C library.
+/// The results are compared first.
 macro_rules! beside_libm {
     ($criterion:ident, $V:ty, $E:ty, $dtype:literal, $($name:ident $standard:ident $low:literal $high:literal;)*) => {$({
         let at = |k: usize| $low + ($high - $low) * ((k * 97 + 13) % 4099) as $E / 4099.0;

@@ -51,7 +51,7 @@ fn main() {
     println!("{{{result}, \"memory\": {}}}", memory());
 }
 
-/// A small graph, built and differentiated many times on one tape.
+/// A small graph, built and differentiated repeatedly on one tape.
 fn graph(job: &Job) -> String {
     match job.text("graph") {
         "tiny" => repeated(job, tiny, (-41.0, 2.0), [612.5, -35.0, 1050.0]),
@@ -84,7 +84,7 @@ where
     format!("\"init\": {init:e}, {times}")
 }
 
-/// As `loop_time` of `programs/measure.py`: fewer iterations, scaled, where all would take longer than the budget.
+/// As `loop_time` of `programs/measure.py`: if all iterations would exceed the budget, runs fewer and scales the time.
 fn loop_time(job: &Job, mut run: impl FnMut(usize)) -> String {
     let (iterations, budget): (usize, f64) = (job.number("iterations"), job.number("budget"));
     let n = (iterations / (20 * SLICES)).max(1);
@@ -166,7 +166,7 @@ fn stepped<M: LaneModel<f32>>(
     format!("\"init\": {built:e}, {}", step_times(job, step))
 }
 
-/// Loss and gradient against those in float64.
+/// Compares loss and gradient with float64.
 fn agree(answers: &str, loss: f64, grad: &[f32]) {
     let bytes = fs::read(answers).expect("the answers");
     let expected: Vec<f64> = bytes.as_chunks::<8>().0.iter().map(|&eight| f64::from_le_bytes(eight)).collect();
@@ -201,7 +201,7 @@ fn step_times(job: &Job, mut step: impl FnMut() -> f64) -> String {
     )
 }
 
-/// Saving and loading the first seven numbers of the small graph in their raw form, in microseconds.
+/// Time in microseconds to save and load the first seven numbers of the small graph as a raw file.
 fn files(job: &Job) -> String {
     let mut graph = Graph::<f64>::new();
     {
@@ -231,7 +231,7 @@ fn files(job: &Job) -> String {
     format!("\"save\": {save:e}, \"load\": {load:e}, \"bytes\": {size}")
 }
 
-/// Bytes of this process, as `memory` of `programs/measure.py`; `null` where there is no /proc.
+/// The memory of this process in bytes, as `memory` of `programs/measure.py`; `null` without /proc.
 fn memory() -> String {
     let show = |bytes: Option<u64>| bytes.map_or("null".to_string(), |bytes| bytes.to_string());
     let [size, resident] = ["VmPeak", "VmHWM"].map(|name| show(field("/proc/self/status", name)));

@@ -11,10 +11,10 @@ use burtorch_core::opt::{
     Workspace,
 };
 
-/// Dense batches of 64 touch 61 MB of rows in so many steps.
+/// In this many steps, dense batches of 64 touch 61 MB of rows.
 const STEPS: usize = 400;
 const TURNS: usize = 40;
-/// Full gradients never come.
+/// A probability so small that there are no full gradients.
 const NEVER: f64 = 1e-12;
 
 fn rows(n: usize, d: usize, density: f64) -> Rows {

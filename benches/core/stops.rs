@@ -65,7 +65,7 @@ fn run<M: LaneModel<f32>>(
         delays.send(Duration::from_secs_f64(draw.uniform() * took * 1e-6)).expect("the other thread waits");
         let ended = pass(params);
         let returned = Instant::now();
-        // A scheduler that bounds a process's share of a second is not to stop it within a round.
+        // Waits, so that a scheduler quota per second does not run out within a round.
         std::thread::sleep(Duration::from_secs_f64(0.2 * took * 1e-6));
         let set = was_set.recv().expect("the other thread says when");
         stop.clear();

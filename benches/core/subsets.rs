@@ -16,7 +16,7 @@ fn tokens(n: usize, below: u32) -> Vec<u32> {
     (0..n as u32).map(|k| (k.wrapping_mul(2_654_435_761) >> 8) % below).collect()
 }
 
-/// Names, sets, and whether their gradients lie in memory for all parameters.
+/// Names, sets, and whether gradients are written to memory for all parameters.
 type Sets = Vec<(&'static str, WantedSet, bool)>;
 
 fn sets(params: &Parameters<'_, f32>, last: Range<u32>) -> Sets {
@@ -87,7 +87,7 @@ fn run<M: LaneModel<f32>>(
             }));
         }
     }
-    // Each round's ratio, so that what slows the machine for a while drops out.
+    // The median of ratios per round, which ignores a temporarily slow machine.
     let ratio = |k: usize, to: usize| median(times[k].iter().zip(&times[to]).map(|(a, b)| a / b).collect());
     println!(
         "{name}: {} parameters; gradient {:.2} us, loss {:.2} us",

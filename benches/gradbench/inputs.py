@@ -1,4 +1,4 @@
-"""Inputs of the evals, drawn as the suite draws them, for a size."""
+"""Inputs of the evals for a size, drawn as in the suite."""
 
 import numpy as np
 

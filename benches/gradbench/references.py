@@ -1,4 +1,4 @@
-"""The answers of the evals without a differentiation tool: derivatives by hand, or by steps along imaginary numbers."""
+"""The results of the evals without a differentiation tool: hand-written derivatives, or complex steps."""
 
 import math
 
@@ -10,7 +10,7 @@ def expected(name, function, given):
 
 
 def imaginary_steps(f, x):
-    """The derivatives of the results of f by each number of x, which come last; exact to rounding."""
+    """The derivatives of the results of f by each number of x, in the last axis; exact up to rounding."""
     x, found = np.asarray(x, dtype=float), []
     for i in range(x.size):
         moved = x.astype(complex).ravel()
@@ -83,7 +83,7 @@ def kmeans(given):
 
 
 def kmeans_direction(given):
-    """Newton's step goes to the mean of the points of a centre."""
+    """Newton's step moves a centre to the mean of its points."""
     centres, points = np.asarray(given["centroids"]), np.asarray(given["points"])
     nearest = squared_distances(given).argmin(1)
     sums = np.zeros(centres.shape)
@@ -101,7 +101,7 @@ def det_gradient(given):
 
 
 def projection_error(numbers, feature):
-    """Both errors of one observation, of camera, point and weight in a row, with the rotation as a matrix."""
+    """Both errors of one observation, given camera, point and weight in a row, with the rotation as a matrix."""
     camera, point, weight = numbers[:11], numbers[11:14], numbers[14]
     x, y, z = camera[:3]
     cross = np.array([[0 * x, -z, y], [z, 0 * x, -x], [-y, x, 0 * x]])
@@ -151,7 +151,7 @@ def llsq_gradient(given):
 
 
 def ode_states(x, s):
-    """With the chain as a matrix, a step of Runge and Kutta is the first terms of its exponential."""
+    """With the chain as a matrix, a Runge-Kutta step is the first terms of its exponential."""
     n, h = len(x), 2 / s
     chain = np.zeros((n + 1, n + 1), dtype=x.dtype)  # the state before the first one is 1
     chain[range(1, n + 1), range(n)] = h * x
@@ -166,7 +166,7 @@ def ode_gradient(given):
 
 
 def lstm_loss(weights, extra, given):
-    """Of weights with any axes before the last two, as many results."""
+    """For weights with any leading axes, as many results."""
 
     def sigmoid(x):
         return 1 / (1 + np.exp(-x))
@@ -195,7 +195,7 @@ def lstm(given):
 
 
 def lstm_gradient(given):
-    """By a small imaginary step of each weight, all at once."""
+    """By a complex step of each weight, all at once."""
     weights, extra = np.array(given["main_params"]), np.array(given["extra_params"])
 
     def moved(x):
@@ -224,14 +224,14 @@ REFERENCES = {
     ("ode", "gradient"): ode_gradient,
     ("lstm", "objective"): lstm,
     ("lstm", "jacobian"): lstm_gradient,
-    # The numbers that the suite itself compares with.
+    # The numbers that the suite itself uses for comparison.
     **{("particle", mode): lambda _: 0.2071918746486116 for mode in ("ff", "fr", "rf", "rr")},
     **{("saddle", mode): lambda _: [8.246324826140356e-06] * 4 for mode in ("ff", "fr", "rf", "rr")},
 }
 
 
 def distance(found, wanted):
-    """The largest difference of two answers, relative to numbers above 1; infinite where their forms differ."""
+    """The largest difference of two results, relative for numbers above 1; infinite if their structures differ."""
     if isinstance(wanted, dict):
         if not isinstance(found, dict) or found.keys() != wanted.keys():
             return math.inf

@@ -1,4 +1,4 @@
-"""The same programs for JAX and PyTorch, written as the evals are; a rival that is not installed is left out."""
+"""The same programs for JAX and PyTorch, written like the evals; rivals that are not installed are omitted."""
 
 import numpy as np
 

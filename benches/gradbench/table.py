@@ -2,9 +2,9 @@
 
     python table.py [--only lse,gmm] [--rounds 7] [--cpu 0]
 
-Every tool and cell first runs in a process of its own, which tells the time of the first call (recording or compiling)
-and the most memory above what the input took. Then all tools run in one process, in turns, on one
-core: minimum of the rounds.
+Every tool and cell first runs in a separate process, which reports the time of the first call (tracing or compiling)
+and the peak memory above that of the input. Then all tools run in one process, in turns, on one core: minimum of the
+rounds.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def label(name, size):
 
 
 def finished(result):
-    """The result when its numbers are there: JAX computes after the call."""
+    """The result after its computation has ended: JAX computes asynchronously."""
     if isinstance(result, dict):
         return {key: finished(part) for key, part in result.items()}
     if isinstance(result, tuple):
@@ -66,7 +66,7 @@ def check(name, expected, result):
 
 
 def peak_megabytes():
-    """Linux keeps the peak of a process apart from that of the process that started it, which getrusage does not."""
+    """Linux separates the peak memory of a process from that of its parent; getrusage does not."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
@@ -75,7 +75,7 @@ def peak_megabytes():
 
 
 def first_call(maker, cell):
-    """Prints the seconds of the first call and the megabytes that calls took at most."""
+    """Prints the seconds of the first call and the peak megabytes of calls."""
     name, size = CELLS[cell]
     function = rivals.MAKERS[maker]()[name]
     given = inputs.draw(name, *size)
@@ -104,7 +104,7 @@ def visit(function, arguments):
 
 
 def times(name, size, tools, rounds):
-    """The least seconds of a call by tool."""
+    """The minimum seconds of a call by tool."""
     given = inputs.draw(name, *size)
     arguments = tool.module(name).prepare(given)
     functions = {maker: table[name] for maker, table in tools.items() if name in table}

@@ -32,7 +32,7 @@ def plain(result):
 
 
 def evaluate(name, function, given):
-    """The answer, and what each run took in nanoseconds."""
+    """The result, and the nanoseconds of each run."""
     program = module(name)
     arguments = program.prepare(given)
     limits = given if isinstance(given, dict) else {}

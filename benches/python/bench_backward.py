@@ -2,13 +2,13 @@
 
     python bench_backward.py [--sets 200] [--stops 1000] [--rounds 25]
 
-Of each model some random sets (ranges, and masks of 1, 10, 50 and 95 %): how many take within 25 % of `oracle.cost(S)`;
-their bits are compared with those of the gradient before. The oracle measures its costs five times, as a machine that
-others use changes its pace.
+For random sets of each model (ranges, and masks of 1, 10, 50 and 95 %), counts how many take within 25 % of
+`oracle.cost(S)`; first their bits are compared with those of the gradient. The oracle measures its costs five times,
+because the speed of a shared machine varies.
 
 Stops are set by a Python thread while Rust computes, after a random time: percentiles of the time from then to the
 return. The cost of a token that is never set is the median ratio of the times of two calls, with and without a token.
-Tokens that a Rust thread sets: `cargo bench -p burtorch-core --bench stops`; times of sets: `--bench subsets`.
+Tokens set by a Rust thread: `cargo bench -p burtorch-core --bench stops`; times of sets: `--bench subsets`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import burtorch as bt
 
 
 def timed(call: Callable[[], Any]) -> float:
-    """Microseconds that a call takes."""
+    """Microseconds of a call."""
     start = time.perf_counter()
     call()
     return (time.perf_counter() - start) * 1e6
@@ -57,7 +57,7 @@ def any_set(d: int, rng: np.random.Generator) -> Any:
 
 
 def predictions(name: str, model: Any, batch: tuple[Any, Any], sets: int, rounds: int) -> None:
-    """Prints how many predictions hold."""
+    """Prints how many predictions are correct."""
     rng = np.random.default_rng(1)
     d = model.params.n
     oracle = bt.Oracle(model)
@@ -83,7 +83,7 @@ def predictions(name: str, model: Any, batch: tuple[Any, Any], sets: int, rounds
 
 
 def stopped(name: str, call: Callable[..., Any], stops: int) -> None:
-    """Prints how soon a call ends, and what watching costs."""
+    """Prints the latency of stops, and the cost of watching."""
     stop, draw, latencies = bt.Stop(), random.Random(1), []
     call(None)
     took = timed(lambda: call(None)) * 1e-6
@@ -121,7 +121,7 @@ def stopped(name: str, call: Callable[..., Any], stops: int) -> None:
 
 
 def main() -> None:
-    """Runs all."""
+    """Runs everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", type=int, default=200)
     parser.add_argument("--stops", type=int, default=1000)

@@ -26,7 +26,7 @@ COLUMNS, NONZEROS = 123, 14
 
 
 def rows(n: int) -> tuple[Any, Any]:
-    """Rows of the shape of the data set a9a, and labels -1 and 1."""
+    """Rows with the dimensions of the data set a9a, and labels -1 and 1."""
     rng = np.random.default_rng(0)
     X = np.zeros((n, COLUMNS))
     places = np.argsort(rng.random((n, COLUMNS)), axis=1)[:, :NONZEROS]
@@ -35,7 +35,7 @@ def rows(n: int) -> tuple[Any, Any]:
 
 
 def by_hand(w: Any, X: Any, y: Any, transposed: Any = None) -> tuple[float, Any]:
-    """Mean loss and gradient as NumPy or SciPy users write them."""
+    """Mean loss and gradient, hand-written with NumPy or SciPy."""
     margin = y * (X @ w)
     shrunk = np.exp(-np.abs(margin))
     loss = np.mean(np.maximum(-margin, 0.0) + np.log1p(shrunk))
@@ -49,7 +49,7 @@ def loss(w: Any, x: Any, y: Any) -> Any:
 
 
 def contenders(X: Any, y: Any, w: Any, rival: str) -> dict[str, Callable[[], tuple[float, Any]]]:
-    """What is timed, by name."""
+    """The timed calls, by name."""
     total = bt.value_and_grad(bt.vmap(loss, in_axes=(None, 0, 0), reduce="mean"))
     params = bt.Parameters(dtype="float64")
     weights = params.tensor(COLUMNS, init=0.0)
@@ -63,7 +63,7 @@ def contenders(X: Any, y: Any, w: Any, rival: str) -> dict[str, Callable[[], tup
 
 
 def timed(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Microseconds a call of each, in turns."""
+    """Microseconds per call of each, in turns."""
     first = {}
     for name, call in calls.items():
         start = time.perf_counter()

@@ -21,12 +21,12 @@ import numpy as np  # noqa: E402
 
 from burtorch.cli.reproduce.programs.cells import gpt_cell, mlp_cell  # noqa: E402
 
-# The rivals behind each name that --peers takes.
+# The rivals for each name in --peers.
 PEERS = {"numpy": ("numpy",), "torch": ("torch", "torch-compile"), "jax": ("jax",)}
 
 
 class Burtorch(bench_mlp.Burtorch):
-    """As the rivals are: with its first answer and its weights as arrays."""
+    """Like the rivals: with its first result and its weights as arrays."""
 
     def loss_and_grad(self) -> tuple[float, Any]:
         loss, grad = self.oracle(*self.batches[0])

@@ -2,11 +2,11 @@
 
     python benches/python/bench_clients.py [--clients 50 200] [--many 1000 10000 100000] [--record]
 
-Of `--clients` all three are timed, which needs `flwr[simulation]` (requirements-engines.txt); of `--many` one process
-with clients' vectors in float64 and float32, and NumPy, each in a process of its own, whose peak memory is told. They
-must end with the same iterate before a time counts: burtorch's engines with the same bits, NumPy within 1e-9, float32
-within 1e-5. The simulation runs the same method, one node for each client; its time is that of the rounds after the
-first, without the start of its processes. Above 20,000 clients client k has the rows of client k modulo 1,000, which
+For `--clients` all three are timed, which needs `flwr[simulation]` (requirements-engines.txt); for `--many` one process
+with clients' vectors in float64 and float32, and NumPy, each in a separate process, whose peak memory is reported. A
+time counts only if the final iterates agree: burtorch's engines bit for bit, NumPy within 1e-9, float32 within 1e-5.
+The simulation runs the same method, one node per client; its time is that of the rounds after the first, without the
+start of its processes. Above 20,000 clients client k has the rows of client k modulo 1,000, which
 are in memory once.
 """
 
@@ -87,7 +87,7 @@ def megabytes(of):
 
 
 def one(n_clients, how, rounds):
-    """Prints seconds of a round, the iterate, the memory of the data, and the peak of the process."""
+    """Prints seconds of a round, the iterate, the memory of the data, and the peak memory of the process."""
     distinct = n_clients if n_clients <= MOST else SHARED
     features, labels = bt.opt.make_logistic(ROWS * distinct, D, density=14 / D, seed=0)
     if how == "numpy":
@@ -127,7 +127,7 @@ def sliced(rows, labels, start, end):
 
 
 def many(counts, rounds):
-    """Lines of a table."""
+    """The lines of a table."""
     head = "| clients | vectors | ms a round | NumPy, ms | data, MB | peak of the process, MB | NumPy's |"
     lines = [head, "|---|---|---|---|---|---|---|"]
     for n in counts:

@@ -36,7 +36,7 @@ HELD_TO_AVX2 = {
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR",
 }
-# The names of levels that are longer here.
+# Levels with longer names here.
 LEVELS = {"avx2": "avx2+fma"}
 # In float32 the gradients of wide models differ by some 1e-6 in the norm.
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
@@ -79,9 +79,9 @@ ROWS = [
     Row("float32", 256, Sizes(16, 64), 1024),
     Row("float32", 64, Sizes(16, 64), 512),
     Row("float32", 16, Sizes(32, 64, 4, 4)),
-    # With seed 0 the input of one ReLU unit, number 428 of the second layer, is 0 within the rounding of float32. The
-    # loss has two gradients there, 6e-4 apart: burtorch's float32 finds one, PyTorch's float32 and float64 the other.
-    # Layers behind that unit agree within 4e-7; with seeds 1 to 4 all gradients agree within 5e-7.
+    # With seed 0 the input of one ReLU unit, number 428 of the second layer, is 0 up to float32 rounding. The loss has
+    # two gradients there, 6e-4 apart: burtorch's float32 returns one, PyTorch's float32 and float64 the other. Layers
+    # after that unit agree within 4e-7; with seeds 1 to 4 all gradients agree within 5e-7.
     Row("float32", 8, Sizes(64, 128, 4, 4), seed=1),
     Row("float32", 4, Sizes(128, 96, 4, 4)),
     Row("float32", 4, Sizes(64, 256, 6, 8)),
@@ -115,7 +115,7 @@ def of_burtorch(row: Row, cell: Cell) -> Peer:
 
 
 def measure(row: Row, level: str, names: list[str], rounds: int) -> dict[str, float]:
-    """The least milliseconds of a step of each contender, after their answers were found equal."""
+    """The minimum milliseconds of a step of each contender, after their results were compared."""
     bt.system.force_cpu_level(LEVELS.get(level, level))
     cell = row.cell()
     rivals = [peers.make(name, cell) for name in names]
@@ -126,7 +126,7 @@ def measure(row: Row, level: str, names: list[str], rounds: int) -> dict[str, fl
 
 
 def run_held(arguments: list[str], level: str, threads: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script in a process whose rivals are held to a level and a number of threads, one to a core."""
+    """Runs a script in a process whose rivals are limited to a level and a number of threads, one per core."""
     env = dict(os.environ, OMP_NUM_THREADS=threads, OPENBLAS_NUM_THREADS=threads, MKL_NUM_THREADS=threads)
     if threads != "1":
         env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=true"
@@ -140,7 +140,7 @@ def run_held(arguments: list[str], level: str, threads: str) -> subprocess.Compl
 
 
 def line_of(k: int, level: str, threads: str, options: argparse.Namespace) -> str | None:
-    """A line of the table, from a process of its own."""
+    """A line of the table, measured in a separate process."""
     done = run_held(
         [__file__, "--one", str(k), level, "--peers", options.peers, "--rounds", str(options.rounds)], level, threads
     )

@@ -262,7 +262,7 @@ def descent(m: Any, rng: np.random.Generator) -> Case:
 
 
 def argmin(m: Any, value: Any, gradient: Any, x: Any) -> Any:
-    """The place of a least value, by steps that grow after ten successes and shrink after a failure, as GradBench's."""
+    """A minimum, by steps that grow after ten successes and shrink after a failure, as in GradBench."""
 
     def length(v: Any) -> Any:
         return m.np.sqrt((v * v).sum())
@@ -293,7 +293,7 @@ def argmin(m: Any, value: Any, gradient: Any, x: Any) -> Any:
 
 
 def particle(m: Any) -> Case:
-    """The place of a charge for which a particle reaches the origin."""
+    """The position of a charge for which a particle reaches the origin."""
     start = np.array([[0.0, 8.0], [0.75, 0.0]])
 
     def potential(x: Any, w: Any) -> Any:
@@ -317,7 +317,7 @@ def particle(m: Any) -> Case:
 
 
 def saddle(m: Any) -> Case:
-    """The saddle of a function by a descent within a descent: the outer one differentiates through the inner one."""
+    """The saddle point of a function by nested descents: the outer one differentiates through the inner one."""
 
     def height(y: Any, x: Any) -> Any:
         return x[0] ** 2 + x[1] ** 2 - y[0] ** 2 - y[1] ** 2
@@ -343,7 +343,7 @@ SEARCHES["saddle of GradBench, a descent in a descent"] = saddle
 
 
 def measured(make: Any, rounds: int) -> list[float]:
-    """Minima of burtorch and JAX in seconds, and their first calls."""
+    """Minimum seconds of burtorch and JAX, and their first calls."""
     (ours, p), (theirs, _) = (make(m, np.random.default_rng(0)) for m in (OURS, THEIRS))
     function = bt.function(ours)
     compiled = jax.jit(jax.value_and_grad(theirs))
@@ -351,7 +351,7 @@ def measured(make: Any, rounds: int) -> list[float]:
 
 
 def searched(make: Any, rounds: int) -> list[float]:
-    """The same of a search."""
+    """The same for a search."""
     (ours, p), (theirs, _) = make(OURS), make(THEIRS)
     function, compiled = bt.function(ours), jax.jit(theirs)
     return in_turns([lambda: (function(p),), lambda: (jax.block_until_ready(compiled(p)),)], rounds)

@@ -3,11 +3,11 @@
     python benches/python/bench_mpi.py [--record] [--alpha 50e-6] [--beta 0.8e-9]
 
 16 clients of 8 samples each take gradient descent steps (all numbers are exchanged, by the fixed tree or by MPI_SUM)
-and steps of EF21 with TopK(1 %). Runs with 1 and 2 ranks take turns; iterates of both must be the same bits, and by
-MPI_SUM the same within 1e-9, before a time counts. Work is CPU time of the busier rank outside of exchanges, which
-other processes of the machine disturb least; an exchange is the least wall time of the rank that comes last. The
-efficiency of two cores of their own follows from both. alpha and beta are those of a network, for `bt.mpi.predict`,
-which is given the seconds of the oracle alone.
+and steps of EF21 with TopK(1 %). Runs with 1 and 2 ranks take turns; a time counts only if the iterates of both
+agree bit for bit, and with MPI_SUM within 1e-9. Work is the CPU time of the busier rank outside of exchanges, which
+other processes of the machine affect least; an exchange is the minimum wall time of the last rank to arrive. The
+efficiency on two free cores follows from both. alpha and beta are those of a network, for `bt.mpi.predict`, which
+receives the seconds of the oracle alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WAYS = ("all numbers", "all numbers, MPI_SUM", "EF21 TopK(1 %)")
 
 
 class Timed(bt.mpi.Engine):
-    """Adds up the seconds of its exchanges, on the wall and of this process."""
+    """Adds up the wall and CPU seconds of its exchanges."""
 
     wall = cpu = 0.0
 
@@ -78,7 +78,7 @@ def method_of(way, f, x0, engine):
 
 
 def work():
-    """One rank: prints a line of JSON for each model and way, of rank 0."""
+    """One rank: rank 0 prints a line of JSON for each model and method."""
     for name in MODELS:
         f, x0, oracle = problem(name)
         for way in WAYS:
@@ -104,7 +104,7 @@ def work():
 
 
 def overlap():
-    """One of two ranks: prints a line of JSON for each model, of rank 0."""
+    """One of two ranks: rank 0 prints a line of JSON for each model."""
     engine = bt.mpi.Engine()
     for name in MODELS:
         row = overlapped(engine, name)

@@ -31,7 +31,7 @@ STEPS = 400
 
 
 class ByHand:
-    """Gradients of logistic regression by NumPy, dense or on rows of SciPy."""
+    """Gradients of logistic regression with NumPy, on dense or SciPy rows."""
 
     def __init__(self, features, labels):
         self.features, self.labels = features, labels
@@ -76,7 +76,7 @@ def page(rival, gamma, draws, d):
 
 
 def ef21(rival, gamma, rounds, d, parts, k):
-    """Rounds hold what each client computes with."""
+    """`rounds` holds the data of each client."""
     x = np.zeros(d)
     own = np.array([rival.grad(x, part) for part in parts])
     g = own.mean(axis=0)
@@ -91,7 +91,7 @@ def ef21(rival, gamma, rounds, d, parts, k):
 
 
 def least(works, turns=TURNS):
-    """Seconds of each, in turn."""
+    """Minimum seconds of each, in turns."""
     found = [float("inf")] * len(works)
     for _ in range(turns):
         for k, work in enumerate(works):
@@ -109,7 +109,7 @@ def check(x, others, what):
 
 
 def stochastic(kind, f, rivals, batch, steps=STEPS):
-    """Seconds of a step: burtorch, and each rival; the first gradient is taken off."""
+    """Seconds of a step: burtorch, and each rival, without the first gradient."""
     by_hand, make = {
         "SGD": (sgd, bt.opt.SGD),
         "L-SVRG": (l_svrg, bt.opt.LSVRG),
@@ -132,7 +132,7 @@ def stochastic(kind, f, rivals, batch, steps=STEPS):
 
 
 def distributed(f, rivals, n_clients, k, batch=None, rounds=1):
-    """Seconds of a round of EF21; the clients' first gradients, which all compute, are taken off."""
+    """Seconds of a round of EF21, without the clients' first gradients."""
     parts = np.array_split(np.arange(f.n), n_clients)
     cuts = [slice(int(part[0]), int(part[-1]) + 1) for part in parts]
     common = {"clients": parts, "compressor": bt.compress.TopK(k), "step": 0.05}

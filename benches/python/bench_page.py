@@ -44,7 +44,7 @@ def problem(name, names, samples):
 
 
 def follow(method, f, gamma):
-    """The same steps by hand; ends the program where they differ by more than float32 gradients may."""
+    """The same steps by hand; exits if they differ by more than float32 gradients may."""
     x = method.x
     g = None if isinstance(method, bt.opt.SGD) else f.grad(x)
     for _ in range(FOLLOWED):

@@ -30,21 +30,21 @@ from burtorch.cli.reproduce.programs.peer import Peer
 MLP_CELLS = [(hidden, batch) for hidden in (4, 16, 32, 64, 128, 512, 1024) for batch in (1, 64)]
 GPT_BATCHES = (1, 8, 64)
 VISIT_SECONDS = 0.02
-# Time of the process on the processor equals time on the wall on an idle machine: one thread, nothing waits.
+# Process time equals wall time on an idle machine, because a single thread never waits.
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 PACKAGES = ("numpy", "torch", "jax", "numba", "casadi", "micrograd")
 
 
 @dataclass
 class Timing:
-    """One rival on one problem: the seconds a step took, by round."""
+    """One rival on one problem: seconds per step, by round."""
 
     peer: Peer
     rounds: list[float] = field(default_factory=list)
     repeats: int = 1
 
     def warm(self) -> None:
-        """Finds how many steps fill a visit."""
+        """Finds the number of steps that fill a visit."""
         timeit.timeit(self.peer.step, number=3)
         seconds = min(timeit.repeat(self.peer.step, number=3, repeat=5)) / 3
         self.repeats = max(1, int(VISIT_SECONDS / seconds))
@@ -59,7 +59,7 @@ Problems = dict[str, list[Timing]]
 
 
 def make_all(label: str, names: tuple[str, ...], make: Callable[[str], Peer | None]) -> Problems:
-    """The installed rivals on one problem, checked against each other."""
+    """The installed rivals on one problem, compared with each other."""
     found = [peer for peer in map(make, names) if peer is not None]
     peers.check(found)
     print(f"{label}: {', '.join(peer.name for peer in found)} agree", flush=True)
@@ -67,7 +67,7 @@ def make_all(label: str, names: tuple[str, ...], make: Callable[[str], Peer | No
 
 
 def time_all(problems: Problems, rounds: int, clock: Callable[[], float]) -> None:
-    """Round after round over every problem and rival."""
+    """Visits every problem and rival, round by round."""
     timings = [timing for group in problems.values() for timing in group]
     for timing in timings:
         timing.warm()
@@ -88,14 +88,14 @@ def table(problems: Problems, unit: str, scale: float, names: tuple[str, ...]) -
 
 
 def entry(timing: Timing, scale: float, best: float) -> str:
-    """One cell of a table, three digits."""
+    """One cell of a table, with three digits."""
     low, middle = min(timing.rounds), statistics.median(timing.rounds)
     digits = f"{low * scale:#.3g}".rstrip(".")
     return f"{f'**{digits}**' if low == best else digits} ({middle * scale:#.3g})".replace(".)", ")")
 
 
 def compile_times(problems: Problems, names: tuple[str, ...]) -> str:
-    """How long each rival compiles before its first step, over the problems."""
+    """The compile time of each rival before its first step, by problem."""
     lines = []
     for name in names:
         seconds = [t.peer.compile_seconds for group in problems.values() for t in group if t.peer.name == name]
@@ -116,8 +116,8 @@ def versions() -> str:
 
 
 def measure(what: list[str], rounds: int, clock: Callable[[], float]) -> str:
-    """Everything asked for, as Markdown. Scalars come last: their JAX rival changes the process's precision."""
-    from burtorch.cli.reproduce.programs.cells import gpt_cell, mlp_cell  # imports NumPy, after the threads are held
+    """Everything requested, as Markdown. Scalars come last, because their JAX rival changes the process's precision."""
+    from burtorch.cli.reproduce.programs.cells import gpt_cell, mlp_cell  # imports NumPy, after threads are limited
 
     text = ""
     if "mlp" in what:

@@ -2,7 +2,7 @@
 
     python bench_products.py [--levels avx512,avx2] [--sizes 4,8,...] [--rounds 60] [--record]
 
-A product is a traced function of two arrays that gives a new array, as are those of the rivals, on one core. Its answer
+A product is a traced function of two arrays that returns a new array, as with the rivals, on one core. Its answer
 must agree with NumPy's before anything is timed. Contenders take turns, in a process for each level, and the least time
 counts. For AVX2 rivals are held to it by their own switches.
 """
@@ -31,7 +31,7 @@ TOLERANCE = {"float32": 1e-5, "float64": 1e-13}
 
 
 def contenders(dtype: str, m: int, k: int, n: int) -> dict[str, Callable[[], object]]:
-    """What multiplies an m x k with a k x n matrix, after the answers were found equal."""
+    """The products of an m x k and a k x n matrix, after the results were compared."""
     import jax
     import torch
 

@@ -2,10 +2,9 @@
 
     python bench_subsets.py [--rounds 201]
 
-Times are of calls from Python. Each round takes the loss, and each set after a whole gradient, in turn; ratios are
-medians over rounds, so that what slows the machine for a while drops out. The bits of each set are compared with those
-of the gradient before.
-In place: `out=` for all parameters, in the memory that the whole gradient is written to as well.
+Times are of calls from Python. Each round times the loss, and each set after a whole gradient, in turn; ratios are
+medians over rounds, so that a temporary slowdown of the machine has no effect. The bits of each set are compared with
+those of the gradient first. In place: `out=` for all parameters, in the memory of the whole gradient.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import burtorch as bt
 
 
 def timed(call: Callable[[], Any]) -> float:
-    """Microseconds that a call takes."""
+    """Microseconds of a call."""
     start = time.perf_counter()
     call()
     return (time.perf_counter() - start) * 1e6
@@ -44,7 +43,7 @@ def models() -> dict[str, tuple[Any, tuple[Any, Any]]]:
 
 
 def sets(model: Any) -> dict[str, Any]:
-    """What is wanted: names and prepared sets."""
+    """The selections: names and prepared sets."""
     d, rng = model.params.n, np.random.default_rng(3)
 
     def random(share: float) -> Any:
@@ -53,7 +52,7 @@ def sets(model: Any) -> dict[str, Any]:
         return mask
 
     tensors = [tensor for _, tensor in model.named_tensors()]
-    # The first layer that is dense, and its rows.
+    # The first dense layer, and its rows.
     matrix = max(tensors, key=lambda tensor: len(tensor))
     first, last = matrix.span
     width = (last - first) // len(matrix)
@@ -90,7 +89,7 @@ def of_model(name: str, model: Any, batch: tuple[Any, Any], rounds: int) -> None
     for _ in range(rounds):
         loss = timed(lambda: oracle.loss(*batch))
         for key, call in calls:
-            # Beside each call, as the caches are then the same.
+            # Measured with each call, so that caches are in the same state.
             gradient = timed(lambda: oracle.grad(*batch, out=whole))
             took = timed(call)
             to_full[key].append(took / gradient)
@@ -105,7 +104,7 @@ def of_model(name: str, model: Any, batch: tuple[Any, Any], rounds: int) -> None
 
 
 def top_k(k: int, rounds: int) -> None:
-    """Prints how long TopK takes beside two calls of NumPy."""
+    """Prints the time of TopK and of two NumPy calls."""
     x = np.random.default_rng(1).normal(size=10**6).astype("float32")
     room, c = np.empty_like(x), bt.compress.TopK(k)
     message = c.compress(x)
@@ -123,7 +122,7 @@ def top_k(k: int, rounds: int) -> None:
 
 
 def main() -> None:
-    """Runs all."""
+    """Runs everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=201)
     options = parser.parse_args()

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable
 
 SHORT, LONG = 20_000, 120_000
-"""Turns of the two runs: the short one is long enough for the interpreter to specialise the loop."""
+"""Iterations of the two runs: the short one is long enough for the interpreter to specialise the loop."""
 
 BASE = "float a + b"
 BARS = {"a + b": 2.0, "a * 2.0": 2.2, "2.0 * a": 2.2, "Value(1.0)": 2.8, "a.tanh()": 3.0}
@@ -108,8 +108,8 @@ def instructions_per_turn(name: str) -> float:
 
 
 def instructions(name: str, turns: int) -> int:
-    """Instructions of a whole run of this file that does nothing but this loop."""
-    # The interpreter itself, not a wrapper script; the site packages of this environment come along by its prefix.
+    """Instructions of a whole run of this file with only this loop."""
+    # The interpreter itself, not a wrapper script; its prefix gives this environment's site packages.
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable]
     command += [__file__, "--loop", name, "--turns", str(turns)]
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}

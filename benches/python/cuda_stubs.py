@@ -18,17 +18,17 @@ from collections import defaultdict
 from pathlib import Path
 
 NO_DEVICE = 100
-# Symbols that carry no version name belong to one of these families; which stub defines them does not matter.
+# Symbols without a version name belong to one of these families; any stub may define them.
 UNVERSIONED = re.compile(r"^(cuFile|cusparseLt|nccl|nvshmem|curand|cu[A-Z])")
 
 
 def output(*command: str) -> str:
-    """What a command prints."""
+    """The output of a command."""
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def missing_libraries(libraries: list[Path]) -> set[str]:
-    """Names of the shared libraries that nothing on this machine provides."""
+    """Names of the shared libraries that are missing on this machine."""
     present = {path.name for path in libraries} | set(re.findall(r"^\s+(\S+) ", output("/sbin/ldconfig", "-p"), re.M))
     needed = {
         name for path in libraries for name in re.findall(r"NEEDED.*\[(.+)\]", output("readelf", "-d", str(path)))
@@ -37,7 +37,7 @@ def missing_libraries(libraries: list[Path]) -> set[str]:
 
 
 def version_owners(libraries: list[Path]) -> dict[str, str]:
-    """Which library defines a symbol version, as the linker recorded it."""
+    """The library that defines a symbol version, as recorded by the linker."""
     owners: dict[str, str] = {}
     for path in libraries:
         owner = ""
@@ -50,7 +50,7 @@ def version_owners(libraries: list[Path]) -> dict[str, str]:
 
 
 def wanted_symbols(libraries: list[Path], missing: set[str]) -> dict[str, dict[str, str]]:
-    """The symbols to define and their versions, by library. Those without a version all go to the first library."""
+    """The symbols to define and their versions, by library. Those without a version go to the first library."""
     owners = version_owners(libraries)
     symbols: dict[str, dict[str, str]] = defaultdict(dict)
     for path in libraries:
@@ -64,7 +64,7 @@ def wanted_symbols(libraries: list[Path], missing: set[str]) -> dict[str, dict[s
 
 
 def build_stub(folder: Path, library: str, symbols: dict[str, str]) -> None:
-    """Compile one stub. Its version script gives the names the version that torch asks for (each library has one)."""
+    """Compile one stub. Its version script gives the names the version that torch needs (each library has one)."""
     functions = "\n".join(f"long {name}(void) {{ return {NO_DEVICE}; }}" for name in sorted(symbols))
     version = max(symbols.values(), default="") or library
     with tempfile.TemporaryDirectory() as scratch:

@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """The resident bytes of this process."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 

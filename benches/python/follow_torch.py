@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 HIDDEN, BATCH, CONTEXT, LR, SEED = 64, 32, 16, 0.1, 0
 TOLERANCE, REPORT_EVERY = 1e-3, 100
 
-# The initial flat weights, the batches in training order, and one step: it takes a batch and a rate and gives the loss.
+# The initial flat weights, the batches in training order, and a step that maps a batch and a rate to the loss.
 Batch = tuple[np.ndarray, np.ndarray]
 Follower = tuple[np.ndarray, Iterator[Batch], Callable[[Batch, float], float]]
 
@@ -55,13 +55,13 @@ def burtorch_follower(words: list[str]) -> Follower:
 
 
 def numpy_follower(words: list[str]) -> Follower:
-    """The NumPy rival on contexts cut here: shows what float32 rounding alone does over the run."""
+    """The NumPy rival on contexts created here: shows the effect of float32 rounding over the run."""
     cell = mlp_cell(HIDDEN, BATCH, SEED)
     network = MlpStep(cell)
     symbols = {symbol: code for code, symbol in enumerate(["\n", *sorted(set("".join(words)))])}
     codes = np.array([symbols[symbol] for word in words for symbol in "\n" * CONTEXT + word + "\n"], np.int32)
     windows = np.lib.stride_tricks.sliding_window_view(codes, CONTEXT + 1)
-    # A window whose target is padding, or whose first symbol lies in the word before, is no context of one word.
+    # A window whose target is padding, or whose first token is in the previous word, is not a context of one word.
     starts = np.concatenate([[0], np.cumsum([len(word) + CONTEXT + 1 for word in words])])[:-1]
     rows = windows[np.concatenate([np.arange(start, start + len(word) + 1) for start, word in zip(starts, words)])]
 
@@ -78,7 +78,7 @@ def numpy_follower(words: list[str]) -> Follower:
 
 
 def follow(follower: Follower, steps: int, folder: Path) -> list[float]:
-    """Trains, writes the weights and batches that PyTorch reads, and returns the loss of every 100th step."""
+    """Trains, writes the weights and batches for PyTorch, and returns the loss of every 100th step."""
     weights, batches, step = follower
     weights.astype("<f4").tofile(folder / "weights")
     losses = []
@@ -102,7 +102,7 @@ def reference(torch_python: str, folder: Path) -> list[float]:
 
 
 def report(name: str, ours: list[float], theirs: list[float]) -> str:
-    """The record: every tenth line of the comparison and the largest difference."""
+    """The record: every tenth line of the comparison, and the largest difference."""
     every = REPORT_EVERY
     worst = max(range(len(ours)), key=lambda i: abs(ours[i] - theirs[i]))
     lines = [

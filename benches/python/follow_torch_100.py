@@ -50,7 +50,7 @@ def their_optimizer(mine: bt.optim.SGD | bt.optim.AdamW, flat: torch.Tensor) -> 
 
 
 def torch_apart(batches: Iterator[Batch], starts: tuple[np.ndarray, np.ndarray]) -> float:
-    """The largest difference of PyTorch's losses from two starts, each in its own precision, GPT with AdamW."""
+    """The largest difference of PyTorch's losses from two starts, each in its own precision, for the GPT with AdamW."""
     flats = [torch.tensor(start, requires_grad=True) for start in starts]
     optimizers = [torch.optim.AdamW([flat], lr=3e-3, weight_decay=0.01) for flat in flats]
     worst = 0.0
@@ -68,7 +68,7 @@ def torch_apart(batches: Iterator[Batch], starts: tuple[np.ndarray, np.ndarray])
 
 
 def one_place_off(values: np.ndarray) -> np.ndarray:
-    """The same numbers, but for one that is the next number of float32."""
+    """The same numbers, one of them replaced by the next float32."""
     moved = values.copy()
     moved[5000] = np.nextafter(values[5000], np.float32(np.inf))
     return moved

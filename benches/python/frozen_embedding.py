@@ -2,8 +2,8 @@
 
     python frozen_embedding.py [--pairs 400] [--record]      # where burtorch is installed
 
-Two models side by side lie in two places in memory, which alone makes a difference of a percent; so one model is
-frozen and thawed between slices. Gradients of what stays trainable are compared first: they are the same, bit for bit.
+Two models at different addresses differ in speed by a percent for this reason alone; so one model is frozen and
+unfrozen between slices. The gradients of the other parameters are compared first: they are equal, bit for bit.
 A slice is some ten milliseconds of gradients and optimiser steps over 16 batches in turn; the ratio is of frozen to
 trainable, pair by pair.
 """
@@ -48,7 +48,7 @@ def mlp(hidden: int) -> Callable[[bt.Parameters, int], tuple[Any, list[bt.Tensor
 
 
 def measure(make: Callable[..., Any], n: int, pairs: int) -> tuple[list[float], list[float], list[float], int]:
-    """Sorted ratios, sorted times frozen and trainable in ms, and how many bytes fewer ``bt.memory`` counts."""
+    """Sorted ratios, sorted times frozen and trainable in ms, and the bytes saved according to ``bt.memory``."""
     params = bt.Parameters(seed=0)
     model, tensors, optimizer, batches = make(params, n)
     oracle = bt.Oracle(model)

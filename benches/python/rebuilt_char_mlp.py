@@ -24,7 +24,7 @@ SLICE_SECONDS = 0.02
 
 
 class Chars:
-    """The character MLP from layers, in the order of the built-in one's parameters."""
+    """The character MLP from layers, with parameters in the order of the built-in one."""
 
     def __init__(self, params: bt.Parameters, hidden: int) -> None:
         self.table = bt.nn.Embedding(params, 27, 64)

@@ -1,4 +1,4 @@
-"""What benches share: calls timed in turns, and dated records, benches/record/<date>-<cpu>-<what>.md."""
+"""Shared by benches: calls timed in turns, and dated records, benches/record/<date>-<cpu>-<what>.md."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[1] / "record"
 
-# AMD family 25 and 26 parts by the range of their model number; the name of a hosted EPYC says no more than "AMD EPYC".
+# AMD family 25 and 26 parts by model number; the name of a hosted EPYC only says "AMD EPYC".
 ZEN = [(25, 0x00, 0x0F, 3), (25, 0x10, 0x1F, 4), (25, 0x60, 0x7F, 4), (25, 0xA0, 0xAF, 4), (26, 0x00, 0xFF, 5)]
 
 
 def cpu_name() -> str:
-    """A short name of the processor for a file name, as epyc-zen4."""
+    """A short name of the processor for a file name, such as epyc-zen4."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -34,7 +34,7 @@ def cpu_name() -> str:
 
 
 def write_record(what: str, text: str) -> Path:
-    """Writes today's record and says where."""
+    """Writes today's record and prints its path."""
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{datetime.date.today().isoformat()}-{cpu_name()}-{what}.md"
     path.write_text(text)
@@ -43,14 +43,14 @@ def write_record(what: str, text: str) -> Path:
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    """The seconds of a call, and what it gave."""
+    """The seconds of a call, and its result."""
     start = time.perf_counter()
     result = call()
     return time.perf_counter() - start, result
 
 
 def least(calls: Sequence[Callable[[], Any]], rounds: int, visit: float = 0.0) -> list[float]:
-    """The least seconds of each call over rounds in turns: of one call, or the mean of calls for so many seconds."""
+    """The minimum seconds of each call over rounds, in turns; with a duration, the mean of calls during it."""
     counts = [max(1, int(visit / (min(timed(call)[0] for _ in range(3)) + 1e-9))) if visit else 1 for call in calls]
     best = [float("inf")] * len(calls)
     for _ in range(rounds):

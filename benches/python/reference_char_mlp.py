@@ -22,7 +22,7 @@ REPORT_EVERY = 100
 
 
 class CharMLP(nn.Module):
-    """Embedding, one tanh layer, logits; `parameters()` come in the order of the weights file."""
+    """Embedding, one tanh layer, logits; `parameters()` has the order of the weights file."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()

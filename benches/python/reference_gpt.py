@@ -64,7 +64,7 @@ def parts(weights: Any) -> list[Any]:
 
 
 def torch_loss(weights: torch.Tensor, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
-    """The mean loss, written head by head."""
+    """The mean loss, computed head by head."""
     import torch
     import torch.nn.functional as F
 

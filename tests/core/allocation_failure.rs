@@ -24,7 +24,7 @@ struct Scene {
     last: NodeId,
 }
 
-/// Everything a script may see of a graph and its parameters.
+/// All observable state of a graph and its parameters.
 type Picture = (Vec<u64>, Vec<u64>, [usize; 5], Vec<u64>, Mark, Mark, usize, usize);
 
 impl Scene {
@@ -35,7 +35,7 @@ impl Scene {
         Scene { graph, params: Parameters::new(9), w: None, marks, last }
     }
 
-    /// Everything that can be seen of the scene.
+    /// All observable state of the scene.
     fn picture(&self) -> Picture {
         let bits = |xs: &[f64]| xs.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         let memory = self.graph.memory();
@@ -107,7 +107,7 @@ const SCRIPT: &[Call] = &[
     |s| s.graph.leaf(1.0).map(|x| s.last = x),
 ];
 
-/// Runs the script with the allocation number `refused` refused. Returns whether there was one, and the end.
+/// Runs the script and refuses allocation number `refused`. Returns whether it occurred, and the final scene.
 fn run(refused: u64) -> (bool, Scene) {
     let mut scene = Scene::new();
     let (mut left, mut met) = (refused, false);
@@ -137,7 +137,7 @@ fn every_refused_allocation_is_an_error_that_changes_nothing() {
     let mut n_refused = 0;
     while let (true, scene) = run(n_refused) {
         let (mut found, wanted) = (scene.picture(), whole.picture());
-        // Marks name their graph.
+        // Marks contain the identity of their graph.
         (found.4, found.5) = (wanted.4, wanted.5);
         assert!(found == wanted, "another end after allocation {n_refused} was refused");
         n_refused += 1;
@@ -146,8 +146,8 @@ fn every_refused_allocation_is_an_error_that_changes_nothing() {
     assert!(n_refused > 30, "{n_refused}");
 }
 
-/// Grows three branches on `x` and joins them. The block of one of them reads a proxy and a node beside it, which is a
-/// run no longer when they are joined: it reads a copy.
+/// Grows three branches on `x` and joins them. A block of one of them reads a proxy and the node next to it, a range
+/// that is split by joining: it then reads a copy.
 fn grow(graph: &mut Graph<'static, f64>, x: NodeId) -> Result<[NodeId; 3], Error> {
     let mut branches = graph.branches(3)?;
     let mut roots = [x; 3];
@@ -192,7 +192,7 @@ fn every_refused_allocation_of_branches_and_of_their_join_leaves_the_graph_whole
     assert!(n_refused > 30, "{n_refused}");
 }
 
-/// Two rounds of branches that fill what the first round found out they need: the second has places in the graph's own memory.
+/// Two rounds of branches of equal sizes: the second round has reserved regions in the graph's memory.
 fn grow_twice(graph: &mut Graph<'static, f64>, until: u64) -> Result<[NodeId; 2], Error> {
     let mut roots = Ok([NodeId::from_index(0); 2]);
     for round in 0..2 {
@@ -280,7 +280,7 @@ fn record(graph: &mut Graph<'static, f64>) -> Result<(Vec<f64>, String), Error> 
     Ok((found, program.to_string()))
 }
 
-/// What a list of the standard library is refused unwinds, and leaves a graph that works on.
+/// A refused allocation of a standard library list unwinds, and leaves a usable graph.
 #[test]
 fn every_refused_allocation_of_a_program_is_an_error_or_unwinds() {
     unwind_refusals();

@@ -10,10 +10,10 @@ use burtorch_core::program::{Build, Carrier, Replay, Seeds};
 use burtorch_core::simd::{available_levels, force_level};
 use burtorch_core::{Batch, LaneFloat, LaneModel, Oracle, Parameters};
 
-/// What was computed, and its numbers.
+/// A name, and the numbers computed.
 type Found = (String, Vec<f64>);
 
-/// Small numbers in the place of weights.
+/// Fills weights with small numbers.
 fn fill<E: Float + LaneFloat>(params: &mut Parameters<'_, E>) {
     let mut numbers = Numbers::new(7);
     params.values_mut().iter_mut().for_each(|x| *x = E::from_f64(numbers.next::<f64>() * 0.25));
@@ -60,7 +60,7 @@ fn program<S: Carrier + burtorch_core::Float>(seed: u64) -> Found {
     (format!("program {seed} {}", std::any::type_name::<S>()), numbers)
 }
 
-/// Lines of text, a name and its bits each; one NaN is as good as another.
+/// Lines of text, each a name and bits; all NaNs count as equal.
 fn lines() -> Vec<String> {
     let programs = (0..200).flat_map(|seed| [program::<f64>(seed), program::<f32>(seed)]);
     let all = models::<f64>().into_iter().chain(models::<f32>()).chain(programs);

@@ -6,7 +6,7 @@ use burtorch_core::{Graph, NodeId, Op, Operands, Range, SweepOptions};
 
 const MILLION: u32 = 1_000_000;
 
-/// Runs `f` on a thread whose stack a recursion over nodes would overflow at once.
+/// Runs `f` on a thread whose stack would overflow at once by a recursion over nodes.
 fn on_a_small_stack<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, f);
@@ -111,7 +111,7 @@ fn a_fan_out_of_a_million() {
         let sum = graph.reduce(Op::ReduceSum, Range::new(first, MILLION).into(), &[]).unwrap();
         graph.backward(sum).unwrap();
         assert_eq!((graph.value(sum), graph.grad(x)), (Ok(-3e6), Ok(-1e6)));
-        // The same million once more, as a list in reverse order.
+        // The same million nodes as a list in reverse order.
         let list: Vec<NodeId> = (0..MILLION).rev().map(|k| NodeId::from_index(first.index() + k)).collect();
         let product = graph.reduce(Op::ReduceMeanSquares, Operands::List(&list), &[]).unwrap();
         graph.zero_grad();
@@ -120,8 +120,8 @@ fn a_fan_out_of_a_million() {
     });
 }
 
-/// The sweep asks whether to stop once every 8192 nodes it passes: one question a root says that the million nodes
-/// below were not passed. Their adjoints are written by hand first, and must be forgotten once only.
+/// The backward pass checks for a stop once every 8192 nodes it visits: one check per root shows that the million nodes
+/// below were not visited. Their adjoints are written by hand first, and must be reset once only.
 #[test]
 fn ten_thousand_small_roots_on_a_tape_of_a_million() {
     let mut graph = Graph::<f64>::new();
@@ -150,7 +150,7 @@ fn ten_thousand_small_roots_on_a_tape_of_a_million() {
     assert!(graph.adjoints()[..graph.len() - 3].iter().all(|a| a.to_bits() == (-0.0f64).to_bits()));
 }
 
-/// Nodes between the root and what it reaches, but not reached themselves, are passed eight at a time and left alone.
+/// Unreached nodes between the root and its operands are skipped eight at a time and not changed.
 #[test]
 fn a_root_that_reaches_far_down_leaves_what_lies_between_alone() {
     let mut graph = Graph::<f64>::new();

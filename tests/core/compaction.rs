@@ -3,7 +3,7 @@
 use burtorch_core::graph::OperandRun;
 use burtorch_core::{CrossEntropyTarget, Graph, Init, Mark, NodeId, Op, Operands, Parameters, Range, Tensor, View};
 
-/// Two sets of parameters, and a graph in which every kind of node occurs, with dead nodes strewn in between.
+/// Two sets of parameters, and a graph with every kind of node, interspersed with dead nodes.
 struct Scene {
     graph: Graph<'static, f64>,
     params: [Parameters<'static, f64>; 2],
@@ -90,7 +90,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// Everything about the live cone, in a form that does not depend on numbers.
+    /// All properties of the live nodes, in a form that does not depend on node numbers.
     fn portrait(&self) -> Vec<(Op, f64, f64, Vec<OperandRun>)> {
         let mut seen = Vec::new();
         let mut todo: Vec<u32> =
@@ -121,7 +121,7 @@ fn values_gradients_and_structure_stay() {
     assert_eq!(scene.portrait(), before);
 }
 
-/// However a graph was divided into old and young before, looking at all of it at last finds what is alive.
+/// Regardless of earlier compactions above marks, a final full compaction finds exactly the live nodes.
 #[test]
 fn compactions_above_a_line_touch_nothing_below_and_add_up_to_a_whole_one() {
     let mut whole = scene();
@@ -190,7 +190,7 @@ fn marks_keep_their_place_between_nodes() {
     scene.compact();
     let lens: Vec<usize> = scene.marks.iter().map(Mark::len).collect();
     assert_eq!(lens[0], 0);
-    // x is alive right below the second mark; tanh of the hidden layer right below the third.
+    // x is alive directly below the second mark; tanh of the hidden layer directly below the third.
     assert_eq!(lens[1], scene.live[0].first().index() as usize + 4);
     assert_eq!(scene.graph.op(NodeId::from_index(lens[2] as u32 - 1)), Ok(Op::Map));
     assert_eq!(lens[3], scene.graph.len());
@@ -198,7 +198,7 @@ fn marks_keep_their_place_between_nodes() {
     scene.graph.rewind(scene.marks[3]).unwrap();
     scene.graph.rewind(scene.marks[1]).unwrap();
     assert_eq!(scene.graph.grad(scene.live[0].first()), x_grad);
-    // What lies above was removed with its operand lists and slots: building goes on as in a fresh graph.
+    // Nodes above were removed with their operand lists and slots: building continues as in a new graph.
     assert_eq!((scene.graph.memory().operand_lists, scene.graph.stores().len()), (0, 0));
     let x = scene.live[0];
     let sum = scene.graph.reduce(Op::ReduceSum, Operands::List(&[x.get(2).unwrap(), x.first()]), &[]).unwrap();
@@ -233,7 +233,7 @@ fn parameters_that_nothing_reads_any_more_are_forgotten() {
             )
             .unwrap();
         assert_eq!(graph.stores(), &[params.id()]);
-        // Sweeping does not ask for the forgotten ones, and finds the others under their new slot.
+        // The backward pass does not need the removed parameters, and finds the others under their new slot.
         graph.backward_with(kept.get(1).unwrap(), 1.0, &mut [params.gradients()]).unwrap();
         let (x0, x1) = (params.values()[3], params.values()[2] + params.values()[3]);
         let v = params.values().to_vec();
@@ -249,7 +249,7 @@ fn a_block_of_half_a_million_outputs_is_compacted_in_linear_time() {
     graph.vector(&[0.0; 100]).unwrap();
     let x = graph.vector(&vec![0.5; 500_000]).unwrap();
     let y = graph.map(Op::Tanh, x).unwrap();
-    // Held by its first output alone, it is kept whole.
+    // Held by its first output only, the block is kept whole.
     let left = graph.compact(|keep| keep(y.slice(0, 1).unwrap()), &mut [], |_| ()).unwrap();
     assert_eq!(left, 1_000_000);
 }

@@ -10,7 +10,7 @@ fn compressor(sparsifier: Sparsifier, quantiser: Quantiser) -> Compressor {
     Compressor::new(sparsifier, quantiser).unwrap()
 }
 
-/// The mean of C(x) and of |C(x) - x|^2 over all outcomes, for draws that have so many outcomes of equal probability.
+/// The mean of C(x) and of |C(x) - x|^2 over all equally likely outcomes; `outcomes` is the number per draw.
 fn moments(c: Compressor, x: &[f64; D], outcomes: &[usize], client: Client) -> ([f64; D], f64) {
     let (mut mean, mut variance, mut message) = ([0.0; D], 0.0, Message::new());
     let n: usize = outcomes.iter().product();
@@ -38,7 +38,7 @@ fn is_near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-12 * (a.abs() + b.abs()) + 1e-14
 }
 
-/// Unbiased, with at most the variance that theory gives; with exactly that if `is_tight`.
+/// Unbiased, with at most the theoretical variance; exactly that if `is_tight`.
 fn check_unbiased(c: Compressor, x: &[f64; D], outcomes: &[usize], client: Client, is_tight: bool) {
     let (mean, variance) = moments(c, x, outcomes, client);
     assert!(mean.iter().zip(x).all(|(&mean, &x)| is_near(mean, x)), "{c:?}: {mean:?}");
@@ -124,7 +124,7 @@ fn quantisers_are_unbiased_within_the_variance_of_theory() {
     check_unbiased(all(Quantiser::NaturalDithering(3)), &X, &[5; D], Client::ALONE, false);
     check_unbiased(all(Quantiser::NaturalDithering(1)), &X, &[5; D], Client::ALONE, false);
     check_unbiased(all(Quantiser::Ternary), &X, &[3; D], Client::ALONE, false);
-    // A composition: two of three numbers of each outcome are rounded.
+    // A composition: each outcome rounds two of three numbers.
     let both = compressor(Sparsifier::RandK(Count::Of(2)), Quantiser::Natural);
     check_unbiased(both, &quarters, &[5, 6, 4, 4], Client::ALONE, false);
     check_unbiased(both, &thirds, &[5, 6, 3, 3], Client::ALONE, true);
@@ -145,7 +145,7 @@ fn contractive_compressors_reach_their_constants() {
             assert!(error <= (1.0 - sign.alpha(D, 1).unwrap()) * square(x) * (1.0 + 1e-12), "{x:?} {k}");
         }
     }
-    // alpha |x|^2 lies 20/27 of the way to the first square, a quarter of the way to the second, on the end of one.
+    // alpha |x|^2 lies 20/27 of the way to the first square, a quarter of the way to the second, and at the end of one.
     for (x, k, outcomes) in [(vectors[2], 2, 27), (vectors[2], 3, 4), (vectors[1], 4, 1), (vectors[2], 6, 1)] {
         let c = compressor(Sparsifier::TopLeK(Count::Of(k)), Quantiser::None);
         let (_, error) = moments(c, &x, &[outcomes], Client::ALONE);
@@ -175,7 +175,7 @@ fn all_compressors(k: usize) -> Vec<Compressor> {
     sparsifiers.iter().flat_map(|&s| quantisers.map(|q| compressor(s, q))).collect()
 }
 
-/// Sends random vectors through bytes; then damaged bytes, which are refused or those of another message.
+/// Sends random vectors through bytes; damaged bytes must be refused, or be those of another message.
 fn round_trip<F: Number>(n_rounds: u64) {
     let (mut message, mut read, mut bytes, mut again) = (Message::new(), Message::<F>::new(), Vec::new(), Vec::new());
     let mut draw = Draw::new(1, 0, 0, Purpose::Data);

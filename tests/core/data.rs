@@ -7,7 +7,7 @@ use burtorch_core::Error;
 use burtorch_core::data::{Dataset, Division, LibsvmOptions, SyntheticOptions, Target, divide, read_libsvm, synthetic};
 use burtorch_core::draw::{Draw, Purpose};
 
-/// A file that goes with it.
+/// A file that is removed on drop.
 struct Written(PathBuf);
 
 impl Drop for Written {
@@ -114,7 +114,7 @@ fn malformed_lines_are_refused_by_number() {
     let two = LibsvmOptions { labels: Some((0.0, 1.0)), ..plain };
     let found = "2: a label is neither 0 nor 1; the file has -1, 1, 2.5";
     assert_eq!(reason("1\n-1\n1\n2.5\n", two), found);
-    // Windows has a number of its own for a folder that does not exist.
+    // Windows has a different number for a missing folder.
     let absent = if cfg!(windows) { 3 } else { 2 };
     let refused = read_libsvm("/nowhere/at/all".as_ref(), plain);
     assert!(matches!(refused, Err(Error::System { code, .. }) if code == absent), "{refused:?}");
@@ -152,7 +152,7 @@ fn divisions_cover_each_sample_once() {
             assert!(is_even || matches!(division, Division::Dirichlet(_)));
         }
     }
-    // Sorted: labels of a client are below those of the next.
+    // Sorted: a client's labels are below those of the next client.
     let parts = divide(&labels, 5, Division::Sorted, 0).unwrap();
     assert!(parts.windows(2).all(|pair| labels[pair[0][0] as usize] <= labels[pair[1][0] as usize]));
     for (n_clients, division) in [(0, Division::Random), (104, Division::Sorted), (2, Division::Dirichlet(0.0))] {
@@ -195,7 +195,7 @@ fn synthetic_samples_have_the_covariance_asked_for() {
     assert!((signal - 1.01).abs() < 0.1, "{signal}");
     let labels = synthetic(Target::Logistic, SyntheticOptions { density: 1.0, ..options }).unwrap().labels;
     assert!(labels.iter().all(|y| y.abs() == 1.0) && (labels.iter().sum::<f64>() / 2e4).abs() < 0.05);
-    // A longer problem begins as the shorter one does.
+    // A longer problem starts with the shorter one.
     let longer = synthetic(Target::Linear, SyntheticOptions { n_samples: 20_001, ..options }).unwrap();
     assert_eq!(longer.labels[..20_000], samples.labels);
     for wrong in [

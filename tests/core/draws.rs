@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use burtorch_core::Error;
 use burtorch_core::draw::{Draw, Purpose, Subset};
 
-/// Every way to draw integers below `sizes`, as the uniform numbers that give them.
+/// All ways to draw integers below `sizes`, as the uniform numbers that produce them.
 fn outcomes(sizes: &[usize]) -> Vec<Vec<f64>> {
     sizes.iter().fold(vec![vec![]], |so_far, &n| {
         let longer =
@@ -14,7 +14,7 @@ fn outcomes(sizes: &[usize]) -> Vec<Vec<f64>> {
     })
 }
 
-/// How often each value comes.
+/// The number of occurrences of each value.
 fn counts<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> HashMap<T, usize> {
     let mut counts = HashMap::new();
     values.for_each(|value| *counts.entry(value).or_insert(0) += 1);
@@ -23,7 +23,8 @@ fn counts<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> HashMap<T
 
 #[test]
 fn words_are_those_of_philox() {
-    // numpy.random.Philox(key=7, counter=numpy.array([2**64 - 1, 0, 2, 2], "u8")).random_raw(5), which counts first.
+    // numpy.random.Philox(key=7, counter=numpy.array([2**64 - 1, 0, 2, 2], "u8")).random_raw(5), which increments
+    // first.
     let mut draw = Draw::new(7, 1, 2, Purpose::Sampling);
     let words = [0; 5].map(|_| draw.word());
     let expected = [
@@ -56,7 +57,7 @@ fn every_subset_has_the_same_probability() {
     }
 }
 
-/// Few, dense and sparse subsets take different paths.
+/// Short, dense and sparse subsets take different code paths.
 #[test]
 fn subsets_are_those_of_floyds_algorithm() {
     let mut subset = Subset::default();
@@ -100,7 +101,7 @@ fn large_subsets_are_distinct_indices_below_n() {
 
 #[test]
 fn moments_are_those_of_the_distributions() {
-    // Within 5 standard errors of 10^5 draws: a false alarm for one seed in a million, and this seed is fixed.
+    // Within 5 standard errors of 10^5 draws: one seed in a million would fail, and this seed is fixed.
     let n = 100_000;
     let mut draw = Draw::new(3, 0, 0, Purpose::Data);
     let uniform = (0..n).map(|_| draw.uniform()).sum::<f64>() / n as f64;

@@ -336,7 +336,7 @@ fn recompute_follows_new_values() {
     for (k, x) in [1.0, 2.0, 3.0, 4.0].into_iter().enumerate() {
         graph.set_value(v.get(k).unwrap(), x).unwrap();
     }
-    // From a part in the middle of a block, all of the block is evaluated again.
+    // From an output in the middle of a block, the whole block is evaluated again.
     graph.recompute(mapped.get(1).unwrap(), &[]).unwrap();
     assert_eq!(graph.value(mapped.get(3).unwrap()), Ok(16.0));
     roots.iter().for_each(|&r| graph.recompute(r, &[]).unwrap());

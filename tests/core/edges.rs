@@ -10,7 +10,7 @@ const NAN: f64 = f64::NAN;
 /// Op, operands, value, gradient of each operand.
 type Row = (Op, &'static [f64], f64, &'static [f64]);
 
-/// Exact in both precisions.
+/// Rows that are exact in both precisions.
 const EXACT: &[Row] = &[
     (Op::Relu, &[0.0], 0.0, &[0.0]),
     (Op::Relu, &[-0.0], 0.0, &[0.0]),
@@ -257,7 +257,7 @@ const EXACT: &[Row] = &[
     (Op::Norm2, &[INF, 1.0, NAN], NAN, &[NAN, NAN, NAN]),
 ];
 
-/// Exact in double precision.
+/// Rows that are exact in double precision.
 const EXACT_F64: &[Row] = &[
     (Op::Div, &[1e-200, 1e-200], 1.0, &[1e200, -1e200]),
     (Op::ReduceMul, &[1e-200, 1e-200, 3.0], 0.0, &[3e-200, 3e-200, 0.0]),
@@ -272,7 +272,7 @@ const EXACT_F64: &[Row] = &[
     (Op::LogSumExp, &[1e308, -1e308], 1e308, &[1.0, 0.0]),
 ];
 
-/// Exact in single precision.
+/// Rows that are exact in single precision.
 const EXACT_F32: &[Row] = &[
     (Op::Div, &[1e-30, 1e-30], 1.0, &[1e30, -1e30]),
     (Op::Relu, &[1e-45], 1e-45, &[1.0]),
@@ -281,7 +281,7 @@ const EXACT_F32: &[Row] = &[
     (Op::Sqr, &[1e30], INF, &[2e30]),
 ];
 
-/// Within four units of the last place.
+/// Rows within four units of the last place.
 const CLOSE: &[Row] = &[
     (Op::Hypot, &[3.0, -4.0], 5.0, &[0.6, -0.8]),
     (Op::Tanh, &[20.0], 1.0, &[1.6993417021166355e-17]),
@@ -345,7 +345,7 @@ fn check<S: Scalar>(rows: &[Row], ulp: f64) {
             let found = found.lane(lane).to_f64();
             assert!(same(found, rounded(wanted), ulp, epsilon), "{name}: gradient {k} is {found} instead of {wanted}");
         }
-        // What one lane holds changes nothing in the others.
+        // The content of one lane changes nothing in the others.
         if S::LANES > 1 {
             let other = (lane + 1) % S::LANES;
             let (plain_value, plain_grads) = run::<S>(op, &vec![0.75; at.len()], 0);
@@ -393,7 +393,7 @@ fn lanes_of_double_precision() {
     check_double::<F64x8>();
 }
 
-/// Masks select, they do not multiply: an infinite adjoint does not leak to the side that is switched off.
+/// Masks select instead of multiplying: an infinite adjoint does not reach the operand that is switched off.
 #[test]
 fn an_infinite_adjoint_does_not_pass_a_mask() {
     for (op, at, wanted) in

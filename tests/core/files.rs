@@ -13,7 +13,7 @@ mod tokens;
 
 use burtorch_core::io::HEADER_BYTES;
 
-/// The file with other bytes in its payload and checksums that agree, as a careless or hostile writer would make it.
+/// The file with modified payload and matching checksums, as a careless or hostile writer would produce it.
 fn forged(bytes: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut payload = bytes[HEADER_BYTES..].to_vec();
     change(&mut payload);
@@ -25,7 +25,7 @@ fn forged(bytes: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     [header, payload].concat()
 }
 
-/// The file with some bytes changed, cut out, put in, or cut off, as `seed` has it.
+/// The file with some bytes changed, removed, inserted or truncated, depending on `seed`.
 fn damage(file: &[u8], seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut draw = |n: usize| {
@@ -54,7 +54,7 @@ fn damage(file: &[u8], seed: u64) -> Vec<u8> {
     file
 }
 
-/// A fresh folder for one test, removed when the test is over.
+/// A new folder for one test, removed afterwards.
 struct Folder(std::path::PathBuf);
 
 impl Folder {

@@ -4,8 +4,8 @@ use burtorch_core::nn::{Gpt, GptShape, Input, Label};
 use burtorch_core::simd::{available_levels, force_level};
 use burtorch_core::{Batch, LaneFloat, Oracle, Parameters};
 
-/// Loss, Euclidean norm, sum of magnitudes and a weighted sum of the gradient, by PyTorch in float64 (the script
-/// `benches/python/reference_gpt.py` computes it) for the weights and samples of [`setting`].
+/// Loss, Euclidean norm, sum of magnitudes and a weighted sum of the gradient, computed by PyTorch in float64 (script
+/// `benches/python/reference_gpt.py`) for the weights and samples of [`setting`].
 const LOSS: f64 = 5.079524732278501;
 const SUMS: [f64; 3] = [15.654150872008012, 1474.983815767223, -0.0008211749894915243];
 const ENTRIES: [(usize, f64); 12] = [
@@ -23,7 +23,7 @@ const ENTRIES: [(usize, f64); 12] = [
     (46288, 0.013373726608629056),
 ];
 
-/// The paper's model with weights `sin(0.37 k + 0.1)/4`, gains one more, and three samples.
+/// The paper's model with weights `sin(0.37 k + 0.1)/4`, gains larger by one, and three samples.
 fn setting<E: LaneFloat>() -> (Gpt, Parameters<'static, E>, Vec<u32>, Vec<u32>) {
     let mut params = Parameters::<E>::new(0);
     let model = Gpt::new(&mut params, GptShape::default(), None).unwrap();

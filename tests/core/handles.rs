@@ -6,7 +6,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// One node as the model knows it: what it holds and who it is, whatever its number.
+/// A node of the model: its content and identity, independent of its number.
 #[derive(Clone, Debug, PartialEq)]
 struct Node {
     name: u64,
@@ -16,7 +16,7 @@ struct Node {
     grad: f64,
 }
 
-/// A handle as a caller keeps it.
+/// A handle as kept by a caller.
 #[derive(Clone, Copy, Debug)]
 struct Handle {
     name: u64,
@@ -26,10 +26,10 @@ struct Handle {
 
 struct Walk {
     graph: Graph<'static, f64>,
-    /// The living nodes in building order.
+    /// The live nodes in building order.
     nodes: Vec<Node>,
     handles: Vec<Handle>,
-    /// Marks, with the names of the nodes below each; `None` once a compaction did not renumber it.
+    /// Marks, with the names of the nodes below each; `None` after a compaction that did not renumber it.
     marks: Vec<(Mark, Option<Vec<u64>>)>,
     next_name: u64,
     rng: ChaCha8Rng,
@@ -134,7 +134,7 @@ impl Walk {
         }
     }
 
-    /// A sweep, and the same in the model: means, tanh and inner products by their definitions.
+    /// A backward pass, and the same in the model: means, tanh and inner products by definition.
     fn backward(&mut self) {
         if self.nodes.is_empty() {
             return;
@@ -162,8 +162,8 @@ impl Walk {
         }
     }
 
-    /// Keeps what some of the handles reach, and all below a mark; the other handles are dropped, or kept to see that they are
-    /// refused. Nothing below the mark is renamed.
+    /// Keeps the nodes that some handles reach, and all nodes below a mark; the other handles are dropped, or kept to
+    /// check that they are refused. Nothing below the mark is renamed.
     fn compact(&mut self) {
         let keep = self.rng.random_range(0.0..1.0);
         let names = self.names();
@@ -216,7 +216,7 @@ impl Walk {
         self.marks.extend(others);
         self.handles = live;
         self.handles.extend(below);
-        // The dropped ones stay among the handles: they must be refused from now on.
+        // The dropped handles are kept: they must be refused from now on.
         let refused = dropped.into_iter().take(20).map(|h| Handle { name: u64::MAX, ..h });
         self.handles.extend(refused);
     }
@@ -337,7 +337,7 @@ fn nested_rewinds_remember_the_lowest() {
     assert_eq!(graph.len(), 1);
 }
 
-/// What lies below the line keeps its handles, those of rewound nodes stay refused, and a line that was undone is none.
+/// Nodes below the mark keep their handles, handles of rewound nodes stay refused, and an invalid mark is ignored.
 #[test]
 fn a_compaction_above_a_line_is_a_rewind_to_it_for_what_is_not_renamed() {
     let mut graph = Graph::<f64>::new();

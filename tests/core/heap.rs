@@ -41,7 +41,7 @@ fn is_refused() -> bool {
     }
 }
 
-// SAFETY: what is not refused is left to the system's allocator.
+// SAFETY: allocations that are not refused are passed to the system's allocator.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

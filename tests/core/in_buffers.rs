@@ -13,8 +13,8 @@ fn without_heap<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// One step of everything that builds and sweeps: scalars, lists, views, blocks, parameters. The gradient of the first
-/// leaf.
+/// One step of all kinds of building and backward passes: scalars, lists, views, blocks, parameters. Returns the
+/// gradient of the first leaf.
 fn step(
     graph: &mut Graph<'_, f32>,
     params: &mut Parameters<'_, f32>,
@@ -71,7 +71,7 @@ fn graphs_and_parameters_in_buffers_make_no_heap_call() {
             graph.rewind(mark).unwrap();
             graph.zero_grad();
         }
-        // Full is an error, not an allocation.
+        // A full graph returns an error and does not allocate.
         while graph.leaf(1.0).is_ok() {}
         assert!(matches!(step(&mut graph, &mut params, w, &mut scratch), Err(Error::GraphFull { .. })));
         graph.clear().unwrap();

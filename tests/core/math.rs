@@ -14,7 +14,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Every regime: any bits, moderate numbers, tiny ones.
+    /// Numbers of every kind: random bits, moderate, tiny.
     fn double(&mut self) -> f64 {
         let unit = (self.next() >> 11) as f64 * 2f64.powi(-53);
         let sign = if self.next() & 1 == 0 { 1.0 } else { -1.0 };
@@ -94,7 +94,7 @@ fn same<E: Real + Into<f64>>(what: &str, x: &[E], y: &[E], a: &[E], b: &[E]) {
 
 macro_rules! one_result {
     ($test:ident, $($name:ident ($($y:ident)?)),*) => {
-        /// Numbers, lanes of every width and every level agree to the last bit.
+        /// Scalars, lanes of every width, and every level agree bit for bit.
         #[test]
         fn $test() {
             let _turn = levels();
@@ -133,7 +133,7 @@ one_result!(one_result_activations, tanh(), sigmoid(), relu(), gelu(), erf());
 one_result!(one_result_trigonometric, sin(), cos(), tan(), atan2(y));
 one_result!(one_result_derivatives, tanh_grad(y), sigmoid_grad(), tan_grad(), erf_grad(), gelu_grad(), normal_pdf());
 
-/// Slices of any length give what single numbers give, tail included.
+/// Slices of any length give the same results as scalars, including the tail.
 #[test]
 fn slices_agree_with_numbers() {
     let _turn = levels();
@@ -161,7 +161,7 @@ fn slices_of_unequal_length_are_refused() {
     slices::exp(&[1.0, 2.0], &mut [0.0]);
 }
 
-/// A level the CPU lacks is refused and changes nothing.
+/// A level that the CPU lacks is refused and changes nothing.
 #[test]
 fn forcing_a_level_the_cpu_lacks_changes_nothing() {
     let _turn = levels();
@@ -171,7 +171,7 @@ fn forcing_a_level_the_cpu_lacks_changes_nothing() {
     }
 }
 
-/// The bounds promised, in units in the last place, for both types.
+/// The guaranteed bounds, in units in the last place, for both types.
 macro_rules! with_bounds {
     ($then:ident) => {
         $then! {
@@ -187,11 +187,11 @@ fn ulps(high: f64, low: f64, got: f64) -> f64 {
         return f64::INFINITY;
     }
     let exponent = (((high.to_bits() >> 52) & 0x7ff) as i32 - 1023).max(-1022);
-    // In two steps, for units below the least normal number.
+    // In two steps, for units below the smallest normal number.
     (((got - high) - low) * 2f64.powi(52)).abs() / 2f64.powi(exponent)
 }
 
-/// Every f64 function keeps its bound at the arguments of math_reference.txt, computed with 300 bits by mpmath.
+/// Every f64 function meets its bound at the arguments of math_reference.txt, computed with 300 bits by mpmath.
 #[test]
 fn f64_results_are_within_their_bounds() {
     let mut seen = 0;
@@ -232,7 +232,7 @@ fn ulps_f32(exact: f64, got: f32) -> f64 {
     (exact - got).abs() * 2f64.powi(23 - exponent)
 }
 
-/// Every f32 function keeps its bound against the f64 function, whose own error does not show.
+/// Every f32 function meets its bound against the f64 function, whose own error is negligible.
 #[test]
 fn f32_results_are_within_their_bounds() {
     let x = singles(100_000, 11);
@@ -258,7 +258,7 @@ fn f32_results_are_within_their_bounds() {
 const INF: f64 = f64::INFINITY;
 const NAN: f64 = f64::NAN;
 
-/// Values that C99 Annex F fixes, and those the manual promises, in both types.
+/// Values fixed by C99 Annex F, and those stated in the manual, in both types.
 #[test]
 fn special_values_of_one_argument() {
     macro_rules! check {
@@ -303,7 +303,7 @@ fn special_values_of_one_argument() {
     assert!((tail / 1.6993417021166355e-17 - 1.0).abs() < 1e-15, "{tail}");
 }
 
-/// The least numbers pass through functions that are x near 0, and results below the least normal number are kept.
+/// The smallest numbers pass unchanged through functions that are x near 0, and subnormal results are kept.
 #[test]
 fn subnormals_are_kept() {
     for x in [5e-324, -5e-324, 1e-310, -1e-310, f64::MIN_POSITIVE, 3e-308] {
@@ -428,7 +428,7 @@ fn special_values_of_atan2() {
     }
 }
 
-/// Where all lanes are moderate nothing is cut and one scaling will do: the bits are those of the way for any number.
+/// If all lanes are moderate, clamping and double scaling are skipped; the bits are those of the general path.
 #[test]
 fn exponentials_beside_extreme_ones_keep_their_bits() {
     let mut random = Random(7);
@@ -448,7 +448,7 @@ fn exponentials_beside_extreme_ones_keep_their_bits() {
     }
 }
 
-/// A huge argument takes its own path in its own lane and leaves the neighbours as they were.
+/// A huge argument takes a separate path in its own lane without changing its neighbours.
 #[test]
 fn a_huge_argument_does_not_disturb_its_neighbours() {
     let calm = <F64x8 as Real>::splat(1.25);

@@ -51,7 +51,7 @@ def lawson(f, w, a, b, fixed, n, rounds=8):
 
 
 def fit(name, f, w, a, b, n, kind="f64", fixed=(), step=5):
-    """Fits, rounding the lowest coefficients one by one and refitting what is left."""
+    """Fits: rounds the lowest coefficients one by one, and refits the rest."""
     a, b = mpf(a), mpf(b)
     c = [mpf(v) for v in fixed]
     while len(c) <= n:
@@ -120,7 +120,7 @@ def erf_q(z):
 
 
 def log_tail(z):
-    """sum 2 z^k / (2k+7): what follows 2s + 2/3 s z + 2/5 s z^2, over s z^3"""
+    """sum 2 z^k / (2k+7): the terms after 2s + 2/3 s z + 2/5 s z^2, over s z^3"""
     return series(lambda k: 2 * z**k / (2 * k + 7), z)
 
 
@@ -135,7 +135,7 @@ def gauss_density(x):
 
 
 def mills(x):
-    """Phi(-x) / phi(x), by a continued fraction where erfc would need more precision."""
+    """Phi(-x) / phi(x), by a continued fraction if erfc would need more precision."""
     if x > 12:
         f = mpf(0)
         for k in range(300, 0, -1):
@@ -193,7 +193,7 @@ def plain(_):
 
 
 def over_least(_):
-    """Relative to about the least value of the factors of the normal tail."""
+    """Relative to approximately the smallest factor of the normal tail."""
     return 1 / mpf(".6")
 
 

@@ -68,7 +68,7 @@ def line(name, x, y, value):
         high = float(value)
     except OverflowError:
         return
-    # Infinities and numbers on the edge of 0 are the business of the special values.
+    # Infinities, and numbers near underflow, are tested as special values.
     if high in (float("inf"), float("-inf")) or abs(high) < 2.0**-1000:
         return
     print(name, bits(x), bits(y), bits(high), bits(float(value - mpf(high))))
@@ -89,7 +89,7 @@ for name, (f, low, high, top) in ONE.items():
         line(name, x, 0.0, f(mpf(x)))
         mp.prec = 300
 for n in range(1, 200, 7):
-    # The numbers nearest to multiples of pi/2 cancel most.
+    # The numbers nearest to multiples of pi/2 have the largest cancellation.
     x = float(mpf(n * n * n) * mp.pi / 2)
     for name in ("sin", "cos", "tan", "tan_grad"):
         line(name, x, 0.0, ONE[name][0](mpf(x)))

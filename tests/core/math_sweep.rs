@@ -66,7 +66,7 @@ impl Library {
         let mut limbs = Box::new([0u64; BITS / 64]);
         let raw = mpfr { prec: BITS as c_long, sign: 1, exp: 0, limbs: limbs.as_mut_ptr() };
         let mut big = Big { raw, _limbs: limbs };
-        // SAFETY: the signature is MPFR's, and the struct is laid out as MPFR's custom interface does.
+        // SAFETY: the signature is MPFR's, and the struct has the layout of MPFR's custom interface.
         unsafe {
             let set: SetD = std::mem::transmute(self.symbol("mpfr_set_d"));
             set(&mut big.raw, x, NEAREST);
@@ -168,7 +168,7 @@ impl Library {
                 let root = self.one("mpfr_sqrt", &two);
                 let z = self.two("mpfr_div", &bx, &root);
                 let z = self.one("mpfr_neg", &z);
-                // erfc of thousands is 0 or 2 in effect, of next to nothing 1, and takes MPFR minutes.
+                // erfc of large numbers is practically 0 or 2, of tiny ones 1, and takes MPFR minutes.
                 if x.abs() > 45.0 {
                     return match name {
                         "gelu" if x > 0.0 => bx,
@@ -229,7 +229,7 @@ impl Library {
         if got.is_infinite() && got.signum() == value.signum() && (value.is_infinite() || exact.raw.exp > top) {
             return 0.0;
         }
-        // MPFR's exponent e means 2^(e-1) <= |x| < 2^e; 0 has one below all others.
+        // MPFR's exponent e means 2^(e-1) <= |x| < 2^e; 0 has an exponent below all others.
         let unit = (exact.raw.exp.max(-1 << 30) - 1).clamp(least, top - 1) - digits + 1;
         let big = if got.is_infinite() {
             let one = self.big(got.signum());
@@ -261,14 +261,14 @@ impl Random {
     }
 }
 
-/// One function: how burtorch computes it in both types, and where to look.
+/// One function: its implementation in both types, and the points to test.
 struct Case {
     name: &'static str,
     double: fn(f64, f64) -> f64,
     single: fn(f32, f32) -> f32,
-    /// The interval where most of the function happens.
+    /// The interval in which the function varies most.
     span: (f64, f64),
-    /// What points are dense around, besides 0.
+    /// Points with a dense neighbourhood of test points, besides 0.
     near: fn(u64) -> f64,
 }
 
@@ -382,7 +382,7 @@ fn sweep() {
     }
 }
 
-/// Every f32 (or each STRIDE-th) of the functions of one argument, against the f64 function, whose own error is below a
+/// Every f32 (or every STRIDE-th) for functions of one argument, against the f64 function, whose own error is below a
 /// millionth of these units.
 #[test]
 #[ignore = "long measurement, by hand"]
@@ -407,7 +407,7 @@ fn worst_f32(stride: usize, single: fn(&[f32], &mut [f32]), double: fn(&[f64], &
     let (mut worst, mut at) = (0.0, 0.0);
     let (mut y, mut exact) = (vec![0.0; CHUNK as usize], vec![0.0; CHUNK as usize]);
     for start in (0..1u64 << 32).step_by(CHUNK as usize * stride) {
-        // Scattered over the chunk's span, so that every stride sees every regime.
+        // Spread over the chunk, so that every stride covers every regime.
         let x: Vec<f32> = (0..CHUNK).map(|i| f32::from_bits((start + i * stride as u64) as u32)).collect();
         let wide: Vec<f64> = x.iter().map(|&x| x as f64).collect();
         single(&x, &mut y);

@@ -8,7 +8,7 @@ use burtorch_core::{
     bytes_needed,
 };
 
-/// Builds until the graph is full, in the way `step` builds; returns the error.
+/// Builds with `step` until the graph is full; returns the error.
 fn fill<S: Scalar>(graph: &mut Graph<'_, S>, step: impl Fn(&mut Graph<'_, S>) -> Result<(), Error>) -> Error {
     loop {
         if let Err(error) = step(graph) {
@@ -17,7 +17,7 @@ fn fill<S: Scalar>(graph: &mut Graph<'_, S>, step: impl Fn(&mut Graph<'_, S>) ->
     }
 }
 
-/// `n` nodes of a chain that starts from one leaf, and its gradient.
+/// A chain of `n` nodes from one leaf, and its gradient.
 fn chain_of<S: Scalar<Elem: Into<f64>>>(graph: &mut Graph<'_, S>, n: u32) -> f64 {
     let x = graph.leaf(S::lit(1.0)).unwrap();
     let root = (1..n).fold(x, |y, _| graph.unary_op(Op::Neg, y).unwrap());
@@ -37,7 +37,7 @@ fn a_fixed_graph_holds_exactly_what_it_was_made_for() {
         assert_eq!(graph.unary_op(Op::Exp, last), Err(full));
         assert!(graph.leaf(2.0).is_err() && graph.constant(2.0).is_err() && graph.vector(&[1.0]).is_err());
         assert_eq!((graph.values(), graph.grad(last), graph.len()), (&values[..], grad, n as usize));
-        // A full graph is usable: sweeps, and building after a rewind.
+        // A full graph is usable: backward passes, and building after a rewind.
         graph.clear().unwrap();
         assert_eq!(chain_of(&mut graph, n).abs(), 1.0);
         // All nodes may be leaves.
@@ -83,7 +83,7 @@ fn every_column_says_when_it_is_full_and_nothing_changes() {
     graph.constants(&[0.0; 90]).unwrap();
     assert!(matches!(graph.map(Op::Exp, v), Err(Error::GraphFull { .. })));
     graph.rewind(mark).unwrap();
-    // A second rewind to more nodes would have to be remembered beside the first.
+    // A second rewind to more nodes would need a separate log entry.
     graph.constant(0.0).unwrap();
     let higher = graph.mark();
     graph.constant(0.0).unwrap();
@@ -96,7 +96,7 @@ fn every_column_says_when_it_is_full_and_nothing_changes() {
     assert_eq!([0, 1, 2].map(|k| graph.grad(v.get(k).unwrap()).unwrap()), [8.0, 0.0, 1.0]);
 }
 
-/// A graph in exactly as many bytes as were asked for, at every misalignment of the buffer.
+/// A graph in exactly the number of bytes needed, at every misalignment of the buffer.
 fn in_exactly_enough<S: Scalar<Elem: Into<f64>>>(n: u32) {
     let need = bytes_needed::<S>(n).unwrap();
     let per_node = 1 + 8 + 2 * size_of::<S>() + (4 + size_of::<S>()) + 8 + size_of::<S>() + 4;

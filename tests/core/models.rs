@@ -29,7 +29,7 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(2));
     let model = std::sync::Arc::new(model);
-    // With fewer cores than threads nobody looks twice before sleeping.
+    // With fewer cores than threads, idle threads sleep at once.
     for n_cores in [1, 4] {
         primitives::CORES.set(n_cores);
         let model = std::sync::Arc::clone(&model);
@@ -37,10 +37,10 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     }
 }
 
-/// Cells that loom watches: two accesses at the same time fail the model.
+/// Cells observed by loom: two simultaneous accesses fail the model.
 struct Cells(Vec<UnsafeCell<usize>>);
 
-// SAFETY: loom sees every access and fails the model where two meet.
+// SAFETY: loom observes every access and fails the model if two are simultaneous.
 unsafe impl Sync for Cells {}
 // SAFETY: as above.
 unsafe impl Send for Cells {}
@@ -76,7 +76,7 @@ fn a_thread_that_wakes_up_late_never_sees_an_old_job() {
     check(|| {
         let pool = pool::Pool::new();
         for round in 1..3 {
-            // Made for each job: whoever calls an old task touches what is gone.
+            // Created per job: a thread that calls an old task accesses freed memory.
             let cells = Cells::new(2);
             pool.run(2, 2, &|k| cells.add(k, round));
             assert_eq!((cells.read(0), cells.read(1)), (round, round));
@@ -168,13 +168,13 @@ fn two_threads_of_a_process_get_the_same_and_a_child_its_own() {
     });
 }
 
-/// Adds up results and their numbers, and goes on until there is a result of 0.
+/// Sums results and their numbers; continues until a result of 0.
 fn push(seen: &mut Vec<(usize, usize)>, number: usize, result: &mut usize) -> bool {
     seen.push((number, *result));
     *result != 0
 }
 
-/// Room for so many results that are early.
+/// Buffers for this many early results.
 fn room(n: usize) -> ordered_reduction::EarlyResults<usize> {
     ordered_reduction::EarlyResults { spares: vec![7; n], early: Vec::with_capacity(n) }
 }
@@ -184,7 +184,7 @@ fn turns_come_in_the_order_of_numbers() {
     for n_spares in [0, 1] {
         check(move || {
             let turns = Arc::new(ordered_reduction::OrderedReduction::new(Vec::new(), 3, true, room(n_spares), push));
-            // Begun in order: two threads take the next number from one counter, as the threads of a pool do.
+            // Started in order: two threads take numbers from one counter, as the threads of a pool do.
             let next = Arc::new(AtomicUsize::new(3));
             let work = |turns: Arc<ordered_reduction::OrderedReduction<Vec<_>, _>>, next: Arc<AtomicUsize>| {
                 loop {
@@ -264,7 +264,7 @@ fn the_last_owner_sees_what_the_others_did_and_frees() {
             drop(other);
         });
         match held.take() {
-            // Nobody else is there any more.
+            // This is the last owner.
             Ok(content) => content.0.add(0, 0),
             Err(held) => drop(held),
         }

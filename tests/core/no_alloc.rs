@@ -9,7 +9,7 @@ use burtorch_core::{Batch, Oracle, Parameters, Sgd};
 
 use crate::heap::calls;
 
-/// Steps that are counted. 1,000,000 were run by hand.
+/// Counted steps. 1,000,000 were run by hand.
 const STEPS: usize = 10_000;
 
 #[test]
@@ -71,7 +71,7 @@ fn a_step_of_the_gpt_makes_no_heap_call_after_warm_up() {
         }
         loss
     };
-    // Chunks of a larger batch have a place of their own, made when the first such batch comes.
+    // Chunks of a larger batch have their own memory, allocated at the first such batch.
     go(1);
     go(64);
     let before = calls();
@@ -136,7 +136,7 @@ fn loops_make_no_heap_call_after_their_longest_run() {
     use burtorch_core::array::{Argument, ArrayBuilder, Element, Plan, Reduce, ScanOptions, Variable};
     use burtorch_core::{DType, Op};
 
-    // The step of a scan, of one number and of several; while one of it is above x, halve it.
+    // The step of a scan, with one number and with several: halves a number while it is above x.
     for extents in [&[][..], &[5]] {
         let mut body = ArrayBuilder::new(DType::Float64).unwrap();
         let inputs: Vec<_> = (0..2).map(|_| body.input(extents, Element::Float).unwrap()).collect();

@@ -47,7 +47,7 @@ fn one_lane_is_enough_to_be_found() {
     assert_eq!(graph.find_nonfinite().unwrap().node, y);
 }
 
-/// The gradient of a leaf at 0 whose inverse is switched off by a zero, by all kinds of nodes.
+/// The gradient of a leaf at 0 whose inverse is multiplied by zero, for all kinds of nodes.
 fn switched_off(build: impl Fn(&mut Graph<'static, f64>, NodeId, NodeId) -> NodeId, options: SweepOptions) -> f64 {
     let mut graph = Graph::<f64>::new();
     let x = graph.leaf(0.0).unwrap();
@@ -68,7 +68,7 @@ fn zero_adjoints_are_passed_over_on_request() {
     assert_eq!(switched_off(list, SKIP), 0.0);
 }
 
-/// Two outputs of a block, of which one has an adjoint of zero: that one is passed over, wherever it lies.
+/// Two outputs of a block, one with an adjoint of zero: that one is skipped, wherever it is.
 #[test]
 fn zero_adjoints_of_block_outputs_are_passed_over_on_request() {
     for zero_at in [0, 1] {
@@ -113,7 +113,7 @@ fn gradients_set_to_zero_or_to_a_number_count_from_there() {
     assert_eq!((graph.grad(x), graph.grad(y)), (Ok(106.0), Ok(1.0)));
     graph.zero_grad();
     assert_eq!((graph.grad(x), graph.grad(y)), (Ok(0.0), Ok(0.0)));
-    // A number written far from the last span is forgotten by the next sweep too.
+    // An adjoint written far from the last dirty span is reset by the next backward pass too.
     let far = graph.unary_op(Op::Exp, x).unwrap();
     graph.set_grad(far, 7.0).unwrap();
     graph.backward(y).unwrap();

@@ -59,7 +59,7 @@ fn a_seed_decides_all_initial_values() {
     };
     assert_eq!(build(7), build(7));
     assert_ne!(build(7), build(8));
-    // These numbers are the same on every machine.
+    // These numbers are equal on every machine.
     let mut params = Parameters::<f64>::new(0);
     let t = params.tensor(&[2], None, Init::Uniform(0.0, 1.0), true).unwrap();
     let first = params.values_of(t.slice()).unwrap()[0];
@@ -86,7 +86,7 @@ fn initial_values_have_the_promised_bounds_and_moments() {
         let (xs, n) = (params.values(), (fan_in * fan_out) as f64);
         let found_mean = xs.iter().sum::<f64>() / n;
         let found_variance = xs.iter().map(|x| (x - found_mean).powi(2)).sum::<f64>() / n;
-        // Five standard errors of the mean; 5 % of the variance is more than ten of its.
+        // Five standard errors of the mean; 5 % of the variance is more than ten standard errors.
         assert!((found_mean - mean).abs() < 5.0 * (variance / n).sqrt(), "{init:?}: mean {found_mean}");
         assert!((found_variance / variance - 1.0).abs() < 0.05, "{init:?}: variance {found_variance}");
         let largest = xs.iter().fold(0.0f64, |m, x| m.max(x.abs()));
@@ -126,7 +126,7 @@ proptest! {
                     prop_assert_eq!(params.any_trainable(from..to), model[from..to].iter().any(|&t| t));
                 }
             }
-            // Ascending, apart, and none empty.
+            // Ascending, disjoint, and nonempty.
             prop_assert!(params.frozen().iter().all(|r| !r.is_empty()));
             prop_assert!(params.frozen().windows(2).all(|w| w[0].end < w[1].start));
         }
@@ -149,7 +149,7 @@ fn gradients_with(frozen: &[std::ops::Range<usize>], when: When) -> (Vec<f64>, V
     let x = graph.vector(&[0.5, -2.0]).unwrap();
     let y = graph.affine(&[&params], &[View::from(x)], w, Some(b)).unwrap();
     let p = graph.parameter(&params, w, 3).unwrap();
-    // The block's input is made of parameters alone.
+    // The block's input consists only of parameters.
     let z = graph.affine(&[&params], &[View::from(b.slice(0, 1).unwrap()), p.into()], w, None).unwrap();
     let views = [View::from(w.slice(2, 4).unwrap()), b.into()];
     let list = [x.first(), p, y.first(), z.get(2).unwrap(), x.first()];
@@ -203,7 +203,7 @@ fn graphs_share_parameters_and_a_graph_reads_several() {
         let (x, y) = if k == 0 { (x, y) } else { (y, x) };
         let dot = graph.inner_product(Operands::Views(&[x]), Operands::Views(&[y]), None, &[&one, &two]).unwrap();
         assert_eq!(graph.value(dot), Ok(30.0));
-        // In any order, but all of them.
+        // In any order, but all of them are needed.
         assert_eq!(graph.backward_with(dot, 1.0, &mut [one.gradients()]), Err(Error::MissingParameters));
         assert_eq!(graph.backward(dot), Err(Error::MissingParameters));
         graph.backward_with(dot, 1.0, &mut [two.gradients(), one.gradients()]).unwrap();
@@ -229,7 +229,7 @@ fn tensors_of_other_parameters_are_refused_and_nothing_is_left_behind() {
     assert_eq!(graph.affine(&[&other], &[x.into()], w.slice(), None), Err(Error::MissingParameters));
     let views = [View::from(x), View::from(w.slice())];
     assert_eq!(graph.reduce(Op::ReduceSum, Operands::Views(&views), &[&other]), Err(Error::MissingParameters));
-    // The first operand registers its parameters, the second fails: the graph must forget them.
+    // The first operand registers its parameters, the second fails: the graph must remove them again.
     let bad = [View::from(burtorch_core::NodeId::from_index(99)), views[0], x.slice(0, 1).unwrap().into()];
     let rows = [View::from(w.slice())];
     assert!(graph.inner_product(Operands::Views(&rows), Operands::Views(&bad), None, &[&own]).is_err());
@@ -305,7 +305,7 @@ fn memory_that_somebody_holds_does_not_move() {
     assert_eq!(params.len(), 2004);
 }
 
-/// What is reserved at first holds 8 Mi numbers of 4 bytes; those beyond keep all bits of the ones before.
+/// The initial reservation holds 8 Mi numbers of 4 bytes; growing beyond it keeps all bits.
 #[test]
 fn parameters_grow_beyond_what_was_reserved() {
     let mut params = Parameters::<f32>::new(0);
@@ -323,7 +323,7 @@ fn parameters_grow_beyond_what_was_reserved() {
     assert_eq!((params.grads()[1], params.grads()[0]), (-3.0, 0.0));
 }
 
-/// Freezing many pages gives them back; the numbers beside them keep their gradients.
+/// Freezing many pages releases them; adjacent numbers keep their gradients.
 #[test]
 fn freezing_pages_keeps_the_gradients_beside_them() {
     let mut params = Parameters::<f32>::new(0);
@@ -338,7 +338,7 @@ fn freezing_pages_keeps_the_gradients_beside_them() {
     assert!(params.grads()[1_500..90_001].iter().all(|&g| g == 0.0));
 }
 
-/// Overwriting is setting all to zero and adding, in the parameters' own memory and in other memory, also of what is frozen.
+/// Overwriting equals zeroing and adding, in the parameters' own memory and in other memory, also for frozen numbers.
 #[test]
 fn overwritten_gradients_are_those_of_zeroing_and_adding() {
     let mut params = Parameters::<f64>::new(1);

@@ -26,7 +26,7 @@ fn scene(seed: u64, spread: f64) -> Scene {
     Scene { graph, params, w, x }
 }
 
-/// Operands in each form, as ids where they are nodes of the graph.
+/// Operands in each form; also as ids if they are nodes of the graph.
 fn forms(scene: &mut Scene) -> Vec<(Vec<View>, Vec<NodeId>)> {
     let ids: Vec<NodeId> = scene.x.nodes().collect();
     let run = (vec![View::from(scene.x)], ids.clone());
@@ -68,7 +68,7 @@ fn expand(graph: &mut Graph<'static, f64>, op: Op, x: &[NodeId]) -> Vec<NodeId> 
 fn weighted(scene: &mut Scene, outputs: &[NodeId]) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
     let values = outputs.iter().map(|&y| scene.graph.value(y).unwrap()).collect();
     let mut terms = Vec::new();
-    // Some outputs are left out: they must not contribute.
+    // Some outputs are omitted: they must not contribute.
     for (k, &y) in outputs.iter().enumerate().filter(|(k, _)| k % 3 != 1) {
         terms.push(scene.graph.with_constant::<burtorch_core::ops::MulByConstant>(y, (k as f64).cos()).unwrap());
     }
@@ -97,7 +97,7 @@ fn values_and_gradients_equal_those_of_scalar_nodes() {
         for op in BLOCKS.into_iter().chain(REDUCTIONS) {
             let mut scene = scene(seed, if seed % 2 == 0 { 3.0 } else { 30.0 });
             for (views, ids) in forms(&mut scene) {
-                // A list that names a node twice ties with itself: shares differ from those of a chain of pairs.
+                // A repeated node ties with itself: its shares differ from those of a chain of pairs.
                 let is_extreme = matches!(op, Op::ReduceMax | Op::ReduceMin);
                 let views = if is_extreme { vec![scene.x.into()] } else { views };
                 let ids = if is_extreme { scene.x.nodes().collect() } else { ids };
@@ -147,7 +147,7 @@ fn softmax_at_the_edges() {
         graph.backward(y.first()).unwrap();
         assert!(leaves.nodes().all(|x| graph.grad(x).unwrap().is_nan()));
     }
-    // What is far below 1 is not lost beside it.
+    // A term far below 1 is not lost.
     let mut graph = Graph::<f64>::new();
     let leaves = graph.vector(&[0.0, -40.0]).unwrap();
     let y = graph.softmax(Op::LogSoftmax, leaves.into(), &[]).unwrap();
@@ -243,7 +243,7 @@ fn lanes_equal_numbers<S: Scalar>() {
     }
 }
 
-/// All values and gradients.
+/// Returns all values and gradients.
 fn run<S: Scalar>(op: Op, xs: &[S]) -> Vec<S> {
     let mut graph = Graph::<S>::new();
     let x = graph.vector(xs).unwrap();

@@ -13,8 +13,8 @@ use burtorch_core::program::batch::{Batch as RowBatch, Rows, Sink, Source};
 use burtorch_core::sync::{EarlyResults, OrderedReduction, run};
 use burtorch_core::{Batch, Branch, Graph, LaneModel, NodeId, Op, Oracle, Parameters, Range, Total};
 
-/// Runs `work` with each number below `n` in threads of their own, and returns when all are done. What they share is leaked:
-/// the sanitizer does not see the fence by which an `Arc` is freed, that of a thread's handle among them.
+/// Runs `work` with each number below `n` on its own thread, and returns when all are done. Shared data are leaked: the
+/// sanitizer does not see the fence that frees an `Arc`, including the one of a thread's handle.
 fn beside(n: usize, work: fn(usize)) {
     let done: &'static AtomicUsize = Box::leak(Box::default());
     for k in 0..n {
@@ -29,10 +29,10 @@ fn beside(n: usize, work: fn(usize)) {
     }
 }
 
-/// Places that each task takes one of: the sanitizer says whether two ever touch the same.
+/// Places, one per task: the sanitizer reports if two tasks access the same one.
 struct Places<T>(Vec<UnsafeCell<T>>);
 
-// SAFETY: every task touches the place with its own number, and the caller reads them when all tasks are over.
+// SAFETY: every task accesses the place with its own number, and the caller reads them after all tasks.
 #[allow(unsafe_code)]
 unsafe impl<T: Send> Sync for Places<T> {}
 
@@ -81,7 +81,7 @@ fn turns() {
 
 const N_BRANCHES: usize = 16;
 
-/// Enough nodes that branches are joined by several threads; some read the frozen graph, some do not.
+/// Enough nodes for joining with several threads; some branches read the frozen graph, some do not.
 fn grow(branch: &mut Branch<'_, '_, f64>, shared: Range) -> NodeId {
     let x = if branch.number() % 2 == 0 {
         branch.read_range(shared).unwrap()
@@ -126,7 +126,7 @@ fn branches() {
     });
 }
 
-/// From the second round on branches are built in places of the graph's own memory.
+/// From the second round on, branches use reserved regions of the graph's memory.
 fn branches_in_places() {
     let mut graph = Graph::<f64>::new();
     let mut sums = Vec::new();
@@ -160,7 +160,7 @@ fn branches_in_places() {
     assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
 }
 
-/// `each` symbols and labels per sample.
+/// `each` token ids and labels per sample.
 fn oracle_of<M: LaneModel<f32>>(model: &M, params: &mut Parameters<'static, f32>, each: (usize, usize), n: usize) {
     let symbols = |len: usize| (0..len as u32).map(|k| (k * k + 3 * k) % 27).collect::<Vec<_>>();
     let (x, y) = (symbols(n * each.0), symbols(n * each.1));
@@ -188,7 +188,7 @@ fn oracles() {
     oracle_of(&model, &mut params, (8, 8), 50);
 }
 
-/// Rows of one input, and the value and the derivative of each.
+/// Rows of one input, with the value and the derivative of each.
 struct Table(Places<[f64; 3]>);
 
 impl Source<f64> for Table {

@@ -64,7 +64,7 @@ const REDUCTIONS: &[Op] = &[
     Op::VarianceBiased,
     Op::Variance,
 ];
-/// Ops for operands of ordinary size: what they do at infinities and zeros has tests of its own.
+/// Ops tested with operands of ordinary size: their values at infinities and zeros have separate tests.
 const TAME_BINARY: &[Op] = &[Op::Pow, Op::PowConstant, Op::Atan2];
 const TAME_REDUCTIONS: &[Op] = &[Op::ReduceMax, Op::ReduceMin, Op::LogSumExp, Op::Norm2];
 const SPECIAL: &[f64] = &[0.0, -0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-300, 1e300];
@@ -78,11 +78,11 @@ struct Both {
     w: Tensor,
     nodes: Vec<Node>,
     rng: ChaCha8Rng,
-    /// The chance that a leaf is a special value.
+    /// The probability that a leaf is a special value.
     special: f64,
 }
 
-/// Operands as the graph takes them, with the reference engine's numbers.
+/// Operands in the form for the graph, with the reference engine's numbers.
 enum Given {
     Run(Range),
     Views(Vec<View>),
@@ -115,7 +115,7 @@ impl Both {
         Both { graph: Graph::new(), params, w, nodes, rng, special }
     }
 
-    /// Takes what the graph appended as outputs of these kinds over these operands, and checks the values.
+    /// Records the outputs that the graph appended, of these kinds over these operands, and checks the values.
     fn record(&mut self, kinds: &[Kind], operands: &[usize]) {
         assert_eq!(self.graph.len(), self.nodes.len() - N_PARAMS + kinds.len());
         let x: Vec<f64> = operands.iter().map(|&k| self.nodes[k].value).collect();
@@ -130,7 +130,7 @@ impl Both {
 
     fn any(&mut self) -> NodeId {
         let n = self.graph.len();
-        // Near nodes more often, for depth; far ones too, for sharing.
+        // Mostly near nodes, for depth; sometimes far ones, for sharing.
         let back = if self.rng.random_bool(0.5) { 8.min(n) } else { n };
         NodeId::from_index((n - 1 - self.rng.random_range(0..back)) as u32)
     }
@@ -141,7 +141,7 @@ impl Both {
         Range::new(NodeId::from_index(self.rng.random_range(0..=n - len) as u32), len as u32)
     }
 
-    /// `n` operands in one of the forms, or any number in any form if `n` is 0.
+    /// `n` operands in one of the forms, or a random number of operands if `n` is 0.
     fn given(&mut self, n: usize) -> (Given, Vec<usize>) {
         let form = self.rng.random_range(0..3);
         if form == 0 {
@@ -287,7 +287,7 @@ impl Both {
         }
     }
 
-    /// As `record`, for one output of a block that the graph already holds.
+    /// As `record`, for one output of a block that is already in the graph.
     fn push_part(&mut self, kind: Kind, operands: &[usize]) {
         let value = self.graph.values()[self.nodes.len() - N_PARAMS];
         let x: Vec<f64> = operands.iter().map(|&k| self.nodes[k].value).collect();
@@ -295,7 +295,7 @@ impl Both {
         self.nodes.push(Node { kind, operands: operands.to_vec(), value });
     }
 
-    /// Returns how many gradients were compared that are neither 0, infinite nor NaN.
+    /// Returns the number of compared gradients that are neither 0, infinite nor NaN.
     fn check_sweep(&mut self, root: NodeId, seed: f64) -> usize {
         let at = root.index() as usize + N_PARAMS;
         self.graph.zero_grad();
@@ -325,8 +325,8 @@ fn check_value(kind: Kind, x: &[f64], value: f64) {
     assert!(allowed.contains(value), "{kind:?} of {x:?} is {value:e} instead of {allowed:?}");
 }
 
-/// Two sweeps of a graph of about `n` nodes; a smaller `n` with the same seed is the beginning of the same graph. Returns how
-/// many gradients told something.
+/// Two backward passes of a graph of about `n` nodes; a smaller `n` with the same seed gives the start of the same
+/// graph. Returns the number of informative gradients.
 fn check_graph(seed: u64, n: usize) -> usize {
     let mut both = Both::new(seed);
     while both.graph.len() < n {
@@ -338,8 +338,8 @@ fn check_graph(seed: u64, n: usize) -> usize {
     n_telling + both.check_sweep(root, -0.5)
 }
 
-/// 2,000 graphs, the same on every run; as many others as `PROPTEST_CASES` says where it is set. A failure shrinks to the fewest
-/// nodes that show it.
+/// 2,000 graphs, equal in every run; or as many random ones as `PROPTEST_CASES` says. A failure shrinks to the smallest
+/// failing graph.
 #[test]
 fn two_thousand_random_graphs_agree_with_the_reference_engine() {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok());

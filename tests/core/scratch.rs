@@ -6,7 +6,7 @@ use burtorch_core::{CrossEntropyTarget, Error, Graph, Init, NodeId, Op, Operands
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// A graph with blocks, lists, views and parameters, and every node of it as a possible root.
+/// A graph with blocks, lists, views and parameters, and each of its nodes as a possible root.
 fn build<S: BlockMath<Elem = f64>>(seed: u64) -> (Graph<'static, S>, Parameters<'static, f64>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut params = Parameters::new(seed);
@@ -38,7 +38,7 @@ fn scratch_equals_graph<S: BlockMath<Elem = f64>>() {
         let (mut graph, mut params) = build::<S>(seed);
         for root in (0..graph.len() as u32).map(NodeId::from_index) {
             let n = graph.scratch_len(root).unwrap();
-            // What is in the scratch before must not matter.
+            // The old content of the scratch must not matter.
             let mut scratch = vec![S::lit(f64::NAN); n];
             let mut grads = vec![0.0; params.len()];
             let into = params.gradients_into(&mut grads).unwrap();

@@ -80,7 +80,7 @@ impl Sum {
     /// Asserts that `actual` is within `n u sum |terms|` (the products' own rounding makes n of n - 1).
     #[track_caller]
     pub fn check<E: Float>(self, actual: E, what: &str) {
-        // The reference of an f64 kernel is rounded as well: twice the bound.
+        // The f64 reference of a kernel is rounded as well, so the bound doubles.
         let slack = if E::UNIT < 1e-10 { 2.0 } else { 1.0 };
         let bound = slack * self.terms as f64 * E::UNIT * self.abs + f64::from(f32::MIN_POSITIVE);
         let actual: f64 = actual.into();
@@ -96,7 +96,7 @@ pub fn near<E: Float>(actual: E, expected: f64, scale: f64, tolerance: f64, what
     assert!((actual - expected).abs() <= bound, "{what}: {actual}, expected {expected} within {bound}");
 }
 
-/// The level is one for the whole process: computations whose bits are compared take turns.
+/// The level is global to the process: computations whose bits are compared take this lock.
 static LEVEL_IN_USE: Mutex<()> = Mutex::new(());
 
 /// Keeps the level as it is while the guard lives: for tests that compare the bits of two computations themselves.

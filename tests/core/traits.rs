@@ -335,9 +335,9 @@ fn a_graph_can_be_built_on_one_thread_and_swept_on_another() {
     assert_eq!(graph.join().unwrap().grad(x), Ok(6.0));
 }
 
-/// Types that are public in a private module: the crate's interface has no way to name them.
+/// Public types in a private module, which the crate's interface cannot name.
 const UNNAMEABLE: [&str; 6] = ["StepOf", "BundlesOf", "SliceKernels", "Fate", "Job", "Panel"];
-/// Types of the feature `erased`, without which the tests are built.
+/// Types of the feature `erased`, which is off in this test build.
 const ERASED: [&str; 9] = [
     "ScalarType",
     "AnyNumber",

@@ -1,4 +1,4 @@
-"""Functions of Arrays run on numbers, for tests: what a body returns, with numbers in the place of Arrays."""
+"""Runs functions of Arrays on numbers, for tests: the results of a body as numbers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from burtorch._core import Array
 
 
 class Hole:
-    """The place of an Array in a result."""
+    """The position of an Array in a result."""
 
     def __init__(self, k):
         self.k = k
 
 
 def mapped(f, tree):
-    """A nest of lists, tuples and dicts with ``f`` of its leaves."""
+    """Applies ``f`` to the leaves of a nest of lists, tuples and dicts."""
     if isinstance(tree, (list, tuple)):
         return [mapped(f, one) for one in tree]
     if isinstance(tree, dict):
@@ -25,7 +25,7 @@ def mapped(f, tree):
 
 
 def run(body, *arrays):
-    """``body(*arrays)`` on Arrays, as numbers."""
+    """The results of ``body(*arrays)`` on Arrays, as numbers."""
     kept = []
 
     def recording(*xs):
@@ -45,7 +45,7 @@ def run(body, *arrays):
 
 
 def same(found, expected, tolerance=1e-12):
-    """Whether two results are equal in shape and, nearly, in numbers."""
+    """Whether two results have equal shapes and approximately equal numbers."""
     if isinstance(expected, (list, tuple)):
         return isinstance(found, (list, tuple)) and len(found) == len(expected) and all(map(same, found, expected))
     if isinstance(expected, (type, str, type(None), np.dtype)):

@@ -29,7 +29,7 @@ hypothesis.settings.load_profile("default")
 
 @cache
 def parts(n: int) -> dict[Path, int]:
-    """Which of n parts of the suite each file is in, of about equal sizes: always the same."""
+    """Assigns each file to one of n parts of about equal size, always the same one."""
     files = [*ROOT.glob("tests/python/*.py"), *ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
     sizes, found = [0] * n, {}
     for file in sorted(files, key=lambda file: (-file.stat().st_size, file.name)):
@@ -39,7 +39,7 @@ def parts(n: int) -> dict[Path, int]:
 
 
 def is_asked_for(path: Path) -> bool:
-    """Whether a file is in the part that ``BURTORCH_PART=K/N`` names; without that every file is."""
+    """Whether a file belongs to the part selected by ``BURTORCH_PART=K/N``; without it, every file does."""
     part = os.environ.get("BURTORCH_PART", "")
     if not part:
         return True
@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionstart() -> None:
-    # A shell may start what it runs in the background deaf to Ctrl-C; tests send it, and children inherit the deafness.
+    # A shell may ignore SIGINT in background processes, and child processes inherit this; tests send SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     installed = Path(sysconfig.get_path("platlib")).resolve()
     found = Path(burtorch.__file__).resolve()
@@ -74,7 +74,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def collector() -> None:
-    """Collections in the tests of a file leave out what lived before them: the other 9,000 tests, for one."""
+    """Excludes older objects from garbage collections in a file's tests: those of the other 9,000 tests, for
+    example."""
     gc.collect()
     gc.freeze()
 
@@ -87,7 +88,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The real list of names: ``names.txt`` in ``BURTORCH_DATA`` or in ``shared/data`` beside the repository."""
+    """The real list of names: ``names.txt`` in ``BURTORCH_DATA`` or in ``shared/data`` next to the repository."""
     folder = os.environ.get("BURTORCH_DATA")
     path = (Path(folder) if folder else ROOT.parent / "shared" / "data") / "names.txt"
     if not path.is_file():
@@ -96,7 +97,7 @@ def shared_data() -> Path:
 
 
 class Command:
-    """Runs ``python -m burtorch`` in a folder of its own, and never the source tree."""
+    """Runs ``python -m burtorch`` in a separate folder, never in the source tree."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -130,7 +131,7 @@ SMALL = (
 
 @pytest.fixture(scope="session")
 def small() -> tuple[object, ...]:
-    """Options of a training that takes no time."""
+    """Options for a very short training."""
     return SMALL
 
 
@@ -146,7 +147,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def resumed() -> Callable[[Callable[[], Any]], Any]:
-    """Runs a method 60 steps, and another one from the state after 25; gives the last records and that state."""
+    """Runs a method for 60 steps, and another one from its state after 25; returns the last records and that state."""
 
     def run(make: Callable[[], Any]) -> Any:
         whole, first, second = make(), make(), make()

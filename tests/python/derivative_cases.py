@@ -1,14 +1,14 @@
-"""Functions whose derivatives are known from mpmath: every op alone, and random programs of many.
+"""Functions with derivatives computed by mpmath: every op alone, and random programs.
 
-``tests/make_derivatives_reference.py`` computes them with 100 digits, the tests with burtorch. Bodies take
-the ops as their first argument. Inputs are doubles, exactly.
+``tests/make_derivatives_reference.py`` computes them with 100 digits, the tests with burtorch. Bodies take the ops
+as their first argument. Inputs are exact doubles.
 """
 
 from __future__ import annotations
 
 import random
 
-# Name, body, points. Points lie where the second derivative exists and is not the small difference of larger numbers.
+# Name, body, points. At each point the second derivative exists and is not a small difference of larger numbers.
 OPS = {
     "relu": (lambda o, x: o.relu(x), [(1.5,), (-2.0,)]),
     "tanh": (lambda o, x: o.tanh(x), [(0.3,), (-1.7,), (15.0,), (1e-5,)]),
@@ -106,7 +106,7 @@ N_PROGRAMS = 40
 
 
 def program(seed):
-    """A random function of 2 to 5 numbers, and the point to look at it."""
+    """A random function of 2 to 5 numbers, and a point."""
     dice = random.Random(seed)
     n = 2 + seed % 4
     plan = [(dice.randrange(12), dice.randrange(n + i), dice.randrange(n + i), dice.gauss(0, 1)) for i in range(14)]
@@ -138,7 +138,7 @@ def _step(o, kind, u, v, c):
 
 
 def cases():
-    """Every case: its name, its body, its point."""
+    """Every case: name, body, point."""
     for name, (body, points) in OPS.items():
         for k, x in enumerate(points):
             yield f"{name} {k}", body, x

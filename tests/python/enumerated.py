@@ -15,14 +15,14 @@ SLACK = 1e-12
 
 
 def ridge(seed, nonconvex=0.0):
-    """A problem whose eigenvalues differ, and numbers for states."""
+    """A problem with distinct eigenvalues, and numbers for states."""
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(N, D)) * rng.choice([0.3, 1.0, 3.0], size=(N, 1))
     return opt.least_squares(features, rng.normal(size=N), l2=0.1, nonconvex=nonconvex), rng
 
 
 class Aligned:
-    """A generator of states whose vectors are multiples of (1, 1, 1), of which TopK keeps the least."""
+    """Generates states whose vectors are multiples of (1, 1, 1), which TopK changes most."""
 
     def __init__(self):
         rng = np.random.default_rng(0)
@@ -31,14 +31,14 @@ class Aligned:
 
 
 def aligned(curvatures, l2, d=D):
-    """A problem that is minimal at 0, with these curvatures of its terms along (1, 1, 1) and l2 in all directions."""
+    """A problem with its minimum at 0, these curvatures of its terms along (1, 1, 1), and l2 in all directions."""
     features = np.sqrt(np.array(curvatures) / d)[:, None] * np.ones(d)
     return opt.least_squares(features, np.zeros(N), l2=l2), Aligned()
 
 
 class Steps:
-    """All outcomes of a step of a method from a state: each is a probability, what is given in place of draws, and
-    where batches of clients are drawn, the round whose draws these are."""
+    """All outcomes of a method's step from a state: each has a probability, values that replace draws and, if
+    batches of clients are drawn, the round of these draws."""
 
     def __init__(self, method):
         self.method = method
@@ -82,10 +82,11 @@ def rand_k(n_clients):
 
 
 def excesses(case, step, problems=None):
-    """By how much the bound is exceeded, relative to Phi, at each state.
+    """The relative excess over the bound, in units of Phi, at each state.
 
-    A case is a function, the factor of the non-convex term, and arguments; the function gives a method, states,
-    outcomes, and a bound on the expectation by (Phi, |grad f|^2)."""
+    A case is a function, the factor of the non-convex term, and arguments; the function returns a method, states,
+    outcomes, and a bound on the expectation given (Phi, |grad f|^2).
+    """
     make, nonconvex, arguments = case
     problems = [ridge(seed, nonconvex) for seed in range(4)] if problems is None else problems
     for problem, rng in problems:

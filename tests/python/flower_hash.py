@@ -1,4 +1,4 @@
-"""Runs methods by Flower's simulation and in one process, and prints their hashes: ``python flower_hash.py``."""
+"""Runs methods in Flower's simulation and in one process, and prints their hashes: ``python flower_hash.py``."""
 
 from __future__ import annotations
 

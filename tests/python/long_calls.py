@@ -1,6 +1,6 @@
 """Public calls that can take more than 100 ms, each with work of any size; and those that cannot, with the reason.
 
-A new public call belongs to one of the two, or a test fails. "Can" means up to 10^7 nodes, numbers or bytes.
+A test fails if a new public call is in neither group. "Can" refers to up to 10^7 nodes, numbers or bytes.
 """
 
 # ruff: noqa: SIM905
@@ -19,8 +19,8 @@ import numpy as np
 
 import burtorch as bt
 
-# Name of a call: the least and the greatest size, and what makes the work of a size: a call without arguments, which
-# returns what is to have the same bits each time.
+# By name of a call: the smallest and largest size, and a factory for work of a given size. The work is a call without
+# arguments that returns bits, which must be equal in every run.
 LONG = {}
 
 
@@ -34,7 +34,7 @@ def long(*names, n=1000, most=10**7):
 
 
 def bits(found):
-    """Bytes that tell results apart."""
+    """Bytes that identify a result."""
     if found is None or isinstance(found, (str, int, float, bool)):
         return repr(found)
     if isinstance(found, (list, tuple)):
@@ -53,7 +53,7 @@ def numbers(n):
 
 
 class Folder:
-    """A path that goes with the object that holds it."""
+    """A path that exists as long as the object."""
 
     def __init__(self):
         folder = tempfile.mkdtemp()
@@ -85,7 +85,7 @@ def block(n):
 def drawing(name, n):
     _, _, root = chain(n)
     if name == "Graph.to_html":
-        # The page holds times.
+        # The page contains times.
         return lambda: root.graph.to_html(root, max_nodes=n + 2).count("<rect")
     draw = getattr(root.graph, name.split(".")[1])
     return lambda: bits(hashlib.sha256(draw(root, max_nodes=n + 2).encode()).digest())
@@ -166,7 +166,7 @@ def raw(name, n):
     }[name]
 
 
-# Vectors: one entry for each kind of op
+# Vectors: one entry per kind of op
 
 
 @long("bt.elementwise", "Vector.elementwise", "Value.elementwise", "Vector.operators")
@@ -311,7 +311,7 @@ def planning(name, n):
     data = pickle.dumps(f)
 
     def run():
-        # A plan is made when a program runs for the second time.
+        # The plan is created when a program runs for the second time.
         g = pickle.loads(data)
         return bits([g(x), g(x), g(x)])
 
@@ -332,7 +332,7 @@ def derivative(name, n):
         bound = f.bind(x, numbers(100))
         return lambda: bits(bound())
     more = {"jvp": (x,), "hvp": (x,), "vjp": (1.0,)}.get(method, ())
-    # Short ones again and again: the call that is interrupted is any of them.
+    # Many short calls: the interrupted call may be any of them.
     return lambda: [bits(getattr(f, method)(x, *more)) for _ in range(3)]
 
 
@@ -465,7 +465,7 @@ def generating(name, n):
 @long("text.sample of long prompts", n=1000, most=10**6)
 def prompted(name, n):
     model = bt.nn.CharMLP(bt.Parameters(seed=0), vocab=3, context=2, embedding=2, hidden=2)
-    # Longer than words get, so that nothing is computed.
+    # Longer than any word, so that nothing is computed.
     return lambda: len(bt.text.sample(model, "\nab", n, prompt="ab" * 100))
 
 
@@ -546,7 +546,7 @@ def optimiser(name, n):
     return (lambda: bits(made.save_state())) if "save" in name else (lambda: made.load_state(state))
 
 
-# What is short, and why.
+# Short calls, with reasons.
 
 SHORT = {}
 
@@ -702,7 +702,7 @@ def samples(name, n):
     return run
 
 
-# Special methods that do work.
+# Special methods that compute something.
 SPECIAL = {"__call__", "__getitem__", "__setitem__", "__iter__", "__reduce__", "__matmul__", "__str__"}
 
 
@@ -782,7 +782,7 @@ short("appends an instruction to a trace, or is refused", "Array", *(f"Array.{me
 short("appends an instruction to a trace, or is NumPy's own function", *LIKE_NUMPY)
 short("makes a function", "grad", "value_and_grad", "hessian", "jacobian", "hvp", "vmap", "checkpoint")
 
-# Calls that run the same code as one of the table.
+# Calls that share the code of a call in the table.
 LIKE = {
     "Graph.to_dot": ["viz.show"],
     "nn.save_model": [f"nn.{model}.save" for model in MODELS],
@@ -799,7 +799,7 @@ LIKE = {
 }
 LIKE = {name: [call for call in calls if call not in SHORT] for name, calls in LIKE.items()}
 
-# Names of the table of ops: functions, and methods of Values and Vectors.
+# Names in the op table: functions, and methods of Values and Vectors.
 OPS = {op["name"] for op in bt.system.ops() if op["arity"] != "nullary"} | {"elu", "leaky_relu"}
 
 
@@ -824,6 +824,6 @@ def public():
 
 
 def covered():
-    """Names of public calls whose work is in the table."""
+    """Names of public calls in the table."""
     of_ops = {f"{holder}{name}" for name in OPS for holder in ("", "Vector.", "Value.")} & set(public())
     return set(LONG) | of_ops | {call for calls in LIKE.values() for call in calls}

@@ -1,5 +1,5 @@
-"""Prints a hash of each method after 50 rounds: ``python mpi_hash.py THREADS``, or without it under mpiexec; with "own"
-of clients with problems of their own in place of a split."""
+"""Prints a hash of each method after 50 rounds: ``python mpi_hash.py THREADS``, or without the argument under
+mpiexec; with "own" each client has its own problem instead of a split."""
 
 from __future__ import annotations
 

@@ -542,7 +542,7 @@ NUMBERS = [0.01 * k + 0.1 for k in range(300)]
 
 
 def filled_graph(dtype="float64"):
-    """A graph whose next node needs memory."""
+    """A graph that is full, so that the next node needs memory."""
     graph = bt.Graph(dtype, reclaim=False)
     names = {"g": graph, "x": bt.Value(0.5, "x", graph=graph), "y": graph.value(0.25), "mark": graph.mark()}
     names["v"] = graph.vector(NUMBERS[:40])
@@ -611,7 +611,7 @@ N_REFUSED = [0]
 
 
 def grant():
-    """Refuses no more: what cleans up after a refusal is not under test."""
+    """Stops refusing: cleaning up after a refusal is not tested."""
     N_REFUSED[0] += bt._core._refuse()
 
 
@@ -889,7 +889,7 @@ def training():
     g = bt.Graph(reclaim=False)
     a, b = g.value(0.5), g.value(0.25)
     (a * b).backward()
-    # An oracle's call that fails leaves gradients of zero.
+    # A failed call of an oracle leaves zero gradients.
     P.zero_grad()
     Q = bt.Parameters("float64", seed=2)
     part = bt.nn.Linear(Q, 5, 3)
@@ -931,7 +931,7 @@ def seen_of_graph(graph):
 
 
 def seen(thing):
-    """What can be seen of a thing, as text."""
+    """The observable state of an object, as text."""
     if isinstance(thing, bt.Value):
         return f"{thing.data!r} {thing.grad!r} {thing.label!r}"
     if isinstance(thing, bt.Vector):
@@ -986,12 +986,12 @@ STATEFUL = (
 
 
 def look(names):
-    """What a call might have changed."""
+    """The state that a call might have changed."""
     return {key: seen(thing) for key, thing in names.items() if isinstance(thing, STATEFUL)}
 
 
 COMPOSITE = {"grow_twice", "unevaluated", "no_grad", "with_scope", "dropped", "own", "bt.clamp", "bt.stop_gradient"}
-"""Helpers of several calls, of which those before a refusal may have appended nodes."""
+"""Helpers that make several calls; those before a refusal may have appended nodes."""
 
 UNTOLD = {
     "f.stats()",
@@ -1001,7 +1001,7 @@ UNTOLD = {
     "oracle.memory()",
     "g.memory()",
 }
-"""What these return is not the same each time."""
+"""Calls whose results differ each time."""
 
 
 def is_several(call):
@@ -1009,9 +1009,8 @@ def is_several(call):
 
 
 def attempt(code, names, n=None, rest=False):
-    """Runs a call with allocation `n` refused. Returns what is seen of the result, or None; how many were refused; whether
-    that was said.
-    """
+    """Runs a call with allocation `n` refused. Returns the observable result, or None; the number of refusals;
+    whether an error was raised."""
     with names["g"]:
         return evaluated(code, names, n, rest)
 
@@ -1041,12 +1040,12 @@ def numbers_to_refuse(limit):
 
 
 def check(scene, call, rest, limit):
-    """Refuses the first allocation of a call, then the second, and so on. Returns how many."""
+    """Refuses the first allocation of a call, then the second, and so on. Returns their number."""
     code = compile(call, call, "eval")
     make = SCENES[scene]
     names = make()
     wanted = attempt(code, names)[0]
-    # A step may be taken before what it says of itself is refused.
+    # A step may be complete before an allocation for its report is refused.
     whole = [look(names)] if call.endswith(".step()") else []
     tried = 0
     for n in numbers_to_refuse(limit):

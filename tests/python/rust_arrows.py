@@ -1,8 +1,8 @@
-"""The arrows between the modules of a Rust crate: which file names what another one defines.
+"""The arrows between the modules of a Rust crate: which file uses names that another one defines.
 
-A file's module is named by its path below `src`, "graph/block/affine" for `graph/block/affine.rs` and "graph" for
-`graph/mod.rs`. A name that a module only hands on (`pub use`) leads to the module that defines it. Names inside
-`#[cfg(test)]` modules do not count.
+A file's module is named by its path below `src`: "graph/block/affine" for `graph/block/affine.rs` and "graph" for
+`graph/mod.rs`. A re-exported name (`pub use`) counts for the module that defines it. Names inside `#[cfg(test)]`
+modules do not count.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ INLINE = re.compile(r"\b(?:crate|super|self)(?:::\w+)+")
 
 
 class Module:
-    """What a file says of itself."""
+    """The declarations of a file."""
 
     def __init__(self, name: str, code: str) -> None:
         self.name = name
         self.code = code
-        # By the name that it gives: the path that it stands for.
+        # By the name it defines: the path it stands for.
         self.handed_on: dict[str, tuple[str, ...]] = {}
         self.paths: set[tuple[str, ...]] = set()
 
@@ -45,7 +45,7 @@ def without_tests(code: str) -> str:
 
 
 def expand(tree: str) -> list[tuple[tuple[str, ...], str]]:
-    """The paths of a `use` tree, each with the name that it gives."""
+    """The paths of a `use` tree, each with the name it defines."""
     tree = tree.strip()
     if (brace := tree.find("{")) >= 0:
         head = tuple(part.strip() for part in tree[:brace].split("::") if part.strip())
@@ -93,7 +93,7 @@ class Crate:
         self.arrows = {name: self.targets(module) for name, module in self.modules.items() if name}
 
     def absolute(self, module: Module, path: tuple[str, ...]) -> tuple[str, ...] | None:
-        """The path from the root of the crate; `None` for another crate's."""
+        """The path from the root of the crate; `None` for a path into another crate."""
         parts = list(module.parts)
         if path[0] == "crate":
             return path[1:]
@@ -109,7 +109,7 @@ class Crate:
         return None
 
     def defining(self, path: tuple[str, ...], steps: int = 8) -> str | None:
-        """The module that defines what a path from the root names."""
+        """The module that defines the item at a path from the root."""
         for n in range(len(path), -1, -1):
             module = self.modules.get("/".join(path[:n]))
             if module is None:
@@ -121,7 +121,7 @@ class Crate:
         return None
 
     def targets(self, module: Module) -> set[str]:
-        """The modules that a module names, without itself, those that it lies in, and its own parts."""
+        """The modules that a module uses, without itself, its ancestors and its descendants."""
         found = set()
         for path in module.paths:
             if (absolute := self.absolute(module, path)) is None:
@@ -136,11 +136,11 @@ class Crate:
         return found
 
     def room(self, name: str) -> str:
-        """The top folder or file that a module lies in."""
+        """The top-level folder or file of a module."""
         return name.split("/")[0]
 
     def between_rooms(self) -> dict[tuple[str, str], list[str]]:
-        """Which rooms name which, each with the files that do."""
+        """The arrows between rooms, each with the files that cause it."""
         found: dict[tuple[str, str], list[str]] = {}
         for name, targets in self.arrows.items():
             for target in sorted(targets):
@@ -150,7 +150,7 @@ class Crate:
         return found
 
     def cycles(self) -> list[list[str]]:
-        """Groups of files each of which reaches all others of its group (Tarjan's algorithm, without recursion)."""
+        """Groups of files that reach each other (Tarjan's algorithm, without recursion)."""
         index: dict[str, int] = {}
         low: dict[str, int] = {}
         stack: list[str] = []
@@ -182,5 +182,5 @@ class Crate:
         return found
 
     def unsafe_modules(self) -> set[str]:
-        """The modules that hold `unsafe` code."""
+        """The modules that contain `unsafe` code."""
         return {name for name, module in self.modules.items() if re.search(r"\bunsafe\b", module.code)}

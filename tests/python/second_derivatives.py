@@ -22,7 +22,7 @@ SIZES = [
     *(0.5, 0.9, 1 - 2**-53, 1.0, 1 + 2**-52, 1.5, 2.0, 3.0, 7.5, 20.0, 100.0, 700.0, 1e5, 1e16, 1e100, 1e154, 1e200),
     *(1e300, 1.7976931348623157e308, INF),
 ]
-# 69 numbers: zeros of both signs, subnormals, the ends of the range, infinities, NaN, edges of domains.
+# 69 numbers: zeros of both signs, subnormals, the ends of the range, infinities, NaN, limits of domains.
 SPECIAL = [0.0, *SIZES, -0.0, *(-size for size in SIZES), NAN]
 
 Entry = object
@@ -58,7 +58,7 @@ PI = _pi(400)
 
 
 def cos_sin(x: float) -> tuple[Decimal, Decimal]:
-    """By their series, after reduction with as many digits of pi as the largest float takes."""
+    """By their series, after reduction with as many digits of pi as the largest float needs."""
     with decimal.localcontext(decimal.Context(prec=400)):
         rest = d(x) % (2 * PI)
     cosine, sine, term = Decimal(0), Decimal(0), Decimal(1)
@@ -90,12 +90,12 @@ def domain(inside: Callable[[Decimal], Entry], at_zero: Entry, at_inf: Entry, lo
 
 
 def straight(x: float) -> list[Entry]:
-    """No curvature. What is not a number may have none or no derivative: the rules leave it open."""
+    """No curvature. For NaN the rules leave open whether there is a derivative."""
     return [ANY if math.isnan(x) else 0.0]
 
 
 def fall(size: Decimal) -> tuple[Decimal, Decimal]:
-    """e = exp(-size), and 1 - e with all digits."""
+    """e = exp(-size), and 1 - e without cancellation."""
     e = (-size).exp()
     return e, size - size**2 / 2 + size**3 / 6 if size < Decimal("1e-20") else 1 - e
 
@@ -129,7 +129,7 @@ LN2, LN10 = CONTEXT.ln(Decimal(2)), CONTEXT.ln(Decimal(10))
 
 
 def below_one(x: Decimal) -> Decimal:
-    """1 - x^2 with all digits."""
+    """1 - x^2 without cancellation."""
     return (1 - x) * (1 + x)
 
 
@@ -149,13 +149,13 @@ def within_one(inside: Callable[[Decimal], Entry], sign_at_one: int) -> Callable
 
 
 def cosh_sinh(x: Decimal) -> tuple[Decimal, Decimal]:
-    """Both halves of an exponential, the second with all digits near 0."""
+    """Both halves of an exponential, the second one accurate near 0."""
     cosh = (x.exp() + (-x).exp()) / 2
     return cosh, x + x**3 / 6 + x**5 / 120 if abs(x) < Decimal("1e-10") else (x.exp() - (-x).exp()) / 2
 
 
 def bernoulli(n: int) -> list[Fraction]:
-    """The numbers of even index up to 2n."""
+    """The Bernoulli numbers of even index up to 2n."""
     numbers = [Fraction(1)]
     for m in range(1, 2 * n + 1):
         numbers.append(-sum(math.comb(m + 1, k) * numbers[k] for k in range(m)) / (m + 1))
@@ -166,7 +166,7 @@ BERNOULLI = bernoulli(30)
 
 
 def polygamma(n: int, x: Decimal) -> Entry:
-    """The n-th derivative of digamma, n = 1 or 2: steps up to where Stirling's series holds."""
+    """The n-th derivative of digamma, n = 1 or 2: steps to where Stirling's series is accurate."""
     total = size = Decimal(0)
     while x < 40:
         term = (-1) ** (n + 1) * math.factorial(n) / x ** (n + 1)
@@ -208,7 +208,7 @@ def silu_bend(x: Decimal) -> Entry:
 SELU_DEPTH = Decimal("1.0507009873554804934193349852946") * Decimal("1.6732632423543772848170429916717")
 
 
-# What decimal arithmetic needs no limit for is computed; the rest is stated.
+# Computed where decimal arithmetic needs no limit; other values are stated.
 UNARY = {
     "relu": straight,
     "abs": straight,
@@ -249,9 +249,9 @@ UNARY = {
     "lgamma": with_poles(1, INF, INF, ANY),
     "digamma": with_poles(2, -INF, INF, ANY),
     "silu": domain(silu_bend, None, 0.0),
-    # The slope bends at 0: between both sides is 0.
+    # The slope has a kink at 0: 0 is between both sides.
     "softsign": domain(lambda x: exact((-2 if x > 0 else 2) / (1 + abs(x)) ** 3), 0.0, 0.0),
-    # The slope jumps at 0; the second derivative is that of the side whose slope counts.
+    # The slope jumps at 0; the second derivative is that of the side whose slope is used.
     "selu": domain(lambda x: 0.0 if x > 0 else exact(SELU_DEPTH * x.exp()), 0.0, 0.0),
     "sign": straight,
     "round": straight,
@@ -261,7 +261,7 @@ UNARY = {
 
 
 def flat(x: float, y: float) -> list[Entry]:
-    """No curvature; open where an operand is no number."""
+    """No curvature; unspecified if an operand is NaN."""
     return [ANY] * 3 if math.isnan(x) or math.isnan(y) else [0.0] * 3
 
 
@@ -282,7 +282,7 @@ def div(x: float, y: float) -> list[Entry]:
 
 
 def atan2(x: float, y: float) -> list[Entry]:
-    """Of the point (y, x)."""
+    """At the point (y, x)."""
     if math.isnan(x) or math.isnan(y) or x == y == 0:
         return [NAN] * 3
     if math.isinf(x) or math.isinf(y):
@@ -294,7 +294,7 @@ def atan2(x: float, y: float) -> list[Entry]:
 
 
 def power(x: float, y: float) -> list[Entry]:
-    """At x = 0: limits from the right; 0^y is flat for y >= 0 (chosen at 0^0)."""
+    """At x = 0: limits from the right; 0^y is constant for y >= 0 (a convention at 0^0)."""
     if math.isnan(x) or math.isnan(y) or math.isinf(y) or x == -INF:
         return [ANY] * 3
     is_whole = y == math.floor(y)
@@ -339,7 +339,7 @@ def hypot(x: float, y: float) -> list[Entry]:
     x, y = d(x), d(y)
     square = x * x + y * y
     cube, whole = root_cubed(square), 1 / square.sqrt()
-    # Where the inverse of the length is out of range, by that.
+    # If the inverse of the length is out of range, scaled by the length.
     sizes = [whole if whole > LARGE else None] * 3
     return [exact(v / cube, size) for v, size in zip((y * y, -x * y, x * x), sizes)]
 
@@ -370,7 +370,7 @@ def xlogy(x: float, y: float) -> list[Entry]:
 
 
 def pieces(x: float, y: float) -> list[Entry]:
-    """Flat pieces, or straight ones; open where there is no quotient."""
+    """Constant or linear pieces; unspecified where there is no quotient."""
     is_open = math.isnan(x) or math.isnan(y) or math.isinf(x) or y == 0
     return [ANY] * 3 if is_open else [0.0] * 3
 
@@ -397,13 +397,13 @@ BINARY = {
 
 
 def elu(x: float, c: float) -> Entry:
-    """Where the slope jumps, at 0, it has no curvature."""
+    """Where the slope jumps, at 0, the curvature is 0."""
     if math.isnan(x) or math.isnan(c) or (math.isinf(c) and x <= 0) or x == -INF:
         return ANY
     return 0.0 if x >= 0 else exact(d(c) * d(x).exp())
 
 
-# By a constant: the second derivative by the other operand.
+# With respect to the operand; the other one is constant.
 CONSTANT = {
     "add_constant": lambda x, c: flat(x, c)[0],
     "mul_by_constant": lambda x, c: flat(x, c)[0],
@@ -413,7 +413,7 @@ CONSTANT = {
     "elu": elu,
 }
 
-# Lists of ordinary and extreme numbers, and ties of two and of three.
+# Lists of ordinary and extreme numbers, and ties of two and three.
 FEW = [0.0, -0.0, 1.0, -2.5, 1e-200, 1e-310, 1e160, -1e160, 700.0, -1e300]
 LISTS = [list(xs) for xs in product(FEW, repeat=3)] + [[0.5], [0.0, 0.0], [3.0] * 5, [1e3, 1e3, -1e3, 0.0]]
 
@@ -425,7 +425,7 @@ def matrix(n: int, entry: Callable[[int, int], Entry]) -> Matrix:
 
 
 def everywhere(value: Callable[[int, int, int], Decimal]) -> Callable[[list[float]], Matrix]:
-    """A Hessian that does not depend on the point: of entry i, j of n."""
+    """A constant Hessian, given entry i, j of n."""
     return lambda xs: matrix(len(xs), lambda i, j: exact(value(i, j, len(xs))))
 
 
@@ -486,16 +486,16 @@ REDUCTIONS = {
 
 
 def inner(n: int, has_bias: bool) -> Matrix:
-    """Of n products, of x_i and w_i side by side, and a bias behind them."""
+    """For n products of x_i and w_i, interleaved, and a bias at the end."""
     of = lambda i, j: Decimal(1 if abs(i - j) == n and max(i, j) < 2 * n else 0)  # noqa: E731
     return matrix(2 * n + has_bias, lambda i, j: exact(of(i, j)))
 
 
-# Parts that traced functions do not hold have no second derivative: leaves, and blocks, most of which read Parameters.
+# Ops that traced functions do not contain have no second derivative: leaves, and blocks, most of which read Parameters.
 NOT_RECORDED = {
     *("leaf", "constant", "parameter", "frozen_parameter", "part", "imported"),
     *("affine", "gather", "softmax_cross_entropy", "token_embedding", "token_affine", "layer_norm", "rms_norm"),
     *("causal_attention", "token_cross_entropy", "add_ranges", "softmax", "log_softmax"),
 }
-# A map is the op that it maps.
+# A map has the derivative of the mapped op.
 ELSEWHERE = {"map"}

@@ -1,8 +1,8 @@
-"""Cases of traced functions that read something which then changes, as rows of source code.
+"""Cases of traced functions that read a number which then changes, as rows of source code.
 
-A row is a name, statements that set things up, the body's expression of ``x`` (or statements, where it ends with a
-``return``), and statements that change something. Each row is run with all of it at the top of a module, and with all
-of it inside a function, so that names are globals in one and closure cells in the other.
+A row contains a name, setup statements, the body's expression of ``x`` (or statements ending with a ``return``), and
+statements that change something. Each row runs at the top of a module and inside a function, so that names are
+globals in one case and closure cells in the other.
 """
 
 # ruff: noqa: E501
@@ -376,7 +376,7 @@ polynomial | k = np.poly1d([1.0, 2.0]) | x * k(1.0) | k[0] = 7.0
 poly | k = np.polynomial.Polynomial([1.0, 2.0]) | x * k(1.0) | k.coef[0] = 7.0
 """
 
-# These cannot be right at the next call, or are not by design: they are said when they are traced.
+# These cannot be right at the next call, or are excluded by design: an error or warning at tracing says so.
 OUTSIDE = r"""
 time | import time | x * time.time() | pass
 perf_counter | import time | x * time.perf_counter() | pass
@@ -444,7 +444,7 @@ BEFORE = {
 
 
 def lines(source: str) -> str:
-    """The source that a row has on one line: ``\\n`` ends a line, and two backslashes stand for one."""
+    """The source of a row on one line: ``\\n`` ends a line, and two backslashes stand for one."""
     return source.replace("\\\\", "\0").replace("\\n", "\n").replace("\0", "\\")
 
 
@@ -459,7 +459,7 @@ def rows(kind: str) -> list[tuple[str, str, str, str]]:
 
 
 def stored(source: str) -> set[str]:
-    """The names that statements assign at their own level."""
+    """The names assigned by statements at their own level."""
     tree, names = ast.parse(source), set()
     stack = list(tree.body)
     while stack:
@@ -479,7 +479,7 @@ _numbers = itertools.count()
 
 
 def make(setup: str, body: str, change: str, *, nested: bool):
-    """The body and the function that changes something, with names as globals, or as closure cells."""
+    """The body and the function that makes the change, with names as globals or as closure cells."""
     import burtorch as bt
 
     module = types.ModuleType(f"stale_case_{next(_numbers)}")

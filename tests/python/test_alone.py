@@ -1,4 +1,4 @@
-"""Tests of time and signals are found, and run after those that run side by side."""
+"""Tests of time and signals are detected, and run after the parallel tests."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_direct_and_indirect_measurements_are_found():
 
 
 def test_the_mark_selects_them(root):
-    """In a run of its own, as this one may have left them out."""
+    """Runs pytest again, because this run may have deselected them."""
     names = ("test_graph", "test_stops", "test_value")
     files = [f"tests/python/{name}.py" for name in names]
     line = [

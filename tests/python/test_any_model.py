@@ -1,4 +1,4 @@
-"""Oracles of models that users write: every width gives the gradient of the same sum written out in scalars."""
+"""Oracles of user-defined models: every width gives the gradient of the same sum written with scalars."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_logistic_regression(params, n):
 
 
 def dense(weights, at, x, n_out, activation=None):
-    """A dense layer written out: weights by rows from `at`, then biases."""
+    """A dense layer written with scalars: weights by rows from `at`, then biases."""
     rows = [
         sum((weights[at + o * len(x) + i] * x[i] for i in range(1, len(x))), weights[at + o * len(x)] * x[0])
         for o in range(n_out)
@@ -265,7 +265,7 @@ def test_what_a_callable_cannot_do_is_one_error(params):
 
 
 def test_what_lies_in_the_gradient_is_overwritten(params):
-    # The first group of samples overwrites, the others add; what no sample reaches, and what is frozen, is 0.
+    # The first group of samples overwrites, the others add; gradients that no sample reaches, and frozen ones, are 0.
     table = params.tensor((5, 2), init="normal")
     w, unused = params.tensor((3, 2), init="normal"), params.tensor(4, init=1.0)
     other = bt.Parameters(dtype=params.dtype)
@@ -282,7 +282,7 @@ def test_what_lies_in_the_gradient_is_overwritten(params):
         params.grads[:] = [float("nan")] * len(params)
         other.grads[0] = 1.0
         assert list(oracle(x, y)[1]) == expected
-        assert other.grads[0] != 1.0  # Parameters beside those of the oracle accumulate.
+        assert other.grads[0] != 1.0  # Parameters other than the oracle's accumulate.
         assert expected[6:10] == [0.0] * 4
         assert list(unused.grads) == [0.0] * 4
         out = array("f" if params.dtype == "float32" else "d", [float("nan")] * len(params))

@@ -1,4 +1,4 @@
-"""What ARCHITECTURE.md says of modules holds: who may name whom, and who may hold unsafe code."""
+"""The claims of ARCHITECTURE.md about modules: the order of imports, and the modules with unsafe code."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CRATES = {"core": Crate(ROOT / "crates/burtorch-core/src"), "binding": Crate(ROO
 
 
 def layers(crate: str) -> dict[str, int]:
-    """For each top module of a crate how far down the list it stands."""
+    """For each top-level module of a crate its position in the list."""
     blocks = re.findall(r"```text\n(.*?)```", PAGE[PAGE.index("## Layers") : PAGE.index("## Invariants")], re.DOTALL)
     lines = blocks[list(CRATES).index(crate)].strip().splitlines()
     return {name: depth for depth, line in enumerate(lines) for name in line.split()}
 
 
 def fenced(crate: str) -> set[str]:
-    """What the table of unsafe modules names; with a slash at the end, a folder."""
+    """The entries of the table of unsafe modules; a folder ends with a slash."""
     rows = re.findall(rf"^\| {crate} (`[^|]*`) \|", PAGE, re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
 
@@ -34,7 +34,7 @@ def wrong(crate: str) -> dict[tuple[str, str], list[str]]:
 
 
 def cycle(arrows: set[tuple[str, str]]) -> list[str]:
-    """The modules that are left when all that name nobody are taken away again and again: empty without a cycle."""
+    """The modules that remain after repeatedly removing those without arrows: empty without a cycle."""
     left = {name for arrow in arrows for name in arrow}
     while free := {name for name in left if not any(a == name and b in left for a, b in arrows)}:
         left -= free
@@ -43,7 +43,7 @@ def cycle(arrows: set[tuple[str, str]]) -> list[str]:
 
 @pytest.mark.parametrize("crate", CRATES)
 def test_every_module_has_a_layer(crate: str) -> None:
-    """And every module that is listed exists."""
+    """And every listed module exists."""
     assert {CRATES[crate].room(name) for name in CRATES[crate].arrows} == set(layers(crate))
 
 
@@ -55,7 +55,7 @@ def test_no_arrow_points_down(crate: str) -> None:
 
 @pytest.mark.parametrize("crate", CRATES)
 def test_no_modules_form_a_cycle(crate: str) -> None:
-    """Between top modules; of the core, between files too."""
+    """Between top-level modules; in the core, between files too."""
     assert cycle(set(CRATES[crate].between_rooms())) == []
     if crate == "core":
         assert CRATES[crate].cycles() == []
@@ -63,7 +63,7 @@ def test_no_modules_form_a_cycle(crate: str) -> None:
 
 @pytest.mark.parametrize("crate", CRATES)
 def test_unsafe_code_is_where_the_table_says(crate: str) -> None:
-    """No module outside of the table holds any, and each entry of the table has some."""
+    """Modules outside the table have none, and each entry of the table has some."""
     names = fenced(crate)
     holders = CRATES[crate].unsafe_modules()
 
@@ -75,7 +75,7 @@ def test_unsafe_code_is_where_the_table_says(crate: str) -> None:
 
 
 def test_a_wrong_arrow_and_a_cycle_would_be_found(tmp_path: Path) -> None:
-    """The reader follows handed-on names, nested lists, `super`, inline paths and aliases."""
+    """The reader follows re-exports, nested lists, `super`, inline paths and aliases."""
     files = {
         "lib.rs": "pub mod a; mod b; mod c;",
         "a/mod.rs": "mod inner;\npub use inner::Thing;\npub(crate) use self::inner::Other as Renamed;",

@@ -1,4 +1,4 @@
-"""An array of one dimension as the argument of a traced function: the body does what NumPy's arrays do."""
+"""A one-dimensional array as the argument of a traced function: the body gives the same result as with NumPy arrays."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_body_that_fails_with_both_fails_as_before(body, kind):
     for _ in range(2):
         with pytest.raises(kind):
             f(X)
-    # The next call begins with a Vector again.
+    # The next call starts with a Vector again.
     assert runs == ["Vector", "Array", "Vector", "Array"]
 
 

@@ -1,4 +1,5 @@
-"""Arrays of a graph: numbers and gradients of a traced function bit for bit, and what a graph promises its nodes."""
+"""Arrays of a graph: the same bits as a traced function in numbers and gradients, and the guarantees of a graph's
+nodes."""
 
 from __future__ import annotations
 
@@ -32,13 +33,14 @@ PAIRS = np.array(list(itertools.product(reference.SPECIAL, repeat=2))).T
 
 
 def bits(x):
-    """The bits of numbers as float64; those of every NaN are the same."""
+    """The bits of numbers as float64; all NaNs have the same."""
     x = np.asarray(x, float)
     return np.where(np.isnan(x), np.nan, x).view("u8").tolist()
 
 
 SHARING = ("products", "vectors", "repeats", "softmax", "diff")
-"""Bodies that compute something twice, which a traced program does once, so it adds adjoints in another order."""
+"""Bodies with a common subexpression, which a traced program computes once, so that it adds adjoints in another
+order."""
 
 
 def check(body, *arrays, of=None, is_shared=False):
@@ -105,7 +107,7 @@ PAIRS_OF = [
 
 
 def program(seed):
-    """A random body that computes nothing twice."""
+    """A random body without common subexpressions."""
 
     def body(x):
         dice, values, done = random.Random(seed), [x], set()

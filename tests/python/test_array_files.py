@@ -1,4 +1,4 @@
-"""Functions of arrays in files and pickles: what comes back, what is refused, damaged files."""
+"""Functions of arrays in files and pickles: round trips, refusals, damaged files."""
 
 from __future__ import annotations
 

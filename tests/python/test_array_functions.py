@@ -1,4 +1,5 @@
-"""Traced functions that are given arrays: shapes and integers kept, constants noticed, Parameters read by reference."""
+"""Traced functions with array arguments: shapes and integers preserved, changed constants detected, Parameters by
+reference."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def test_a_path_for_each_type_of_arguments():
     assert f(np.ones((2, 2), int)) == 4
     assert type(f(np.ones((2, 2), int))) is int
     assert f.stats()["variants"] == 4
-    # Numbers and arrays of one dimension are replayed as before, beside.
+    # Numbers and one-dimensional arrays are still replayed as before.
     assert f(np.array([1.0, 2.0])) == 5.0
     assert f.stats()["variants"] == 5
     few = bt.function(lambda a: a.sum(), max_variants=2)
@@ -322,7 +323,7 @@ def test_threads_take_turns():
 
 
 def test_planning_can_be_interrupted():
-    """Of a program with many operations; the function is as it was."""
+    """For a program with many operations; the function is unchanged."""
     import _thread
 
     def f(x):

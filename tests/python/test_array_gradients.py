@@ -1,4 +1,4 @@
-"""Derivatives through what an Array can do: both modes, second order and rows, against differences and loops."""
+"""Derivatives through all operations of an Array: both modes, second order and rows, against differences and loops."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BODIES = {
 
 
 def total(body):
-    """A number that depends on each number of a result in its own way."""
+    """A scalar that depends differently on each number of a result."""
 
     def loss(x):
         y = body(x)

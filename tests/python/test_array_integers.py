@@ -1,4 +1,4 @@
-"""Integers of Arrays have 64 bits with a sign: what is beyond is refused, and never wraps."""
+"""Integers of Arrays are signed 64-bit numbers: overflow is refused, and never wraps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorting and quantiles of arrays: against NumPy, with derivatives; ties, NaN, infinities, empties."""
+"""Sorting and quantiles of arrays: against NumPy, with derivatives; ties, NaN, infinities, empty arrays."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def test_gradients_go_to_the_elements_in_their_places():
     assert np.array_equal(bt.grad(lambda x: np.median(x))(np.array([3.0, 1.0, 2.0])), [0, 0, 1])
     assert np.array_equal(bt.grad(np.median)(np.array([3.0, 1.0, 2.0, 4.0])), [0.5, 0, 0.5, 0])
     assert np.allclose(bt.grad(lambda x: bt.quantile(x, 0.3))(np.array([3.0, 1.0, 2.0, 4.0])), [0, 0.1, 0.9, 0])
-    # Of equal elements the first comes first.
+    # Equal elements keep their order.
     assert np.array_equal(bt.jacobian(bt.sort)(np.array([1.0, 0.0, 1.0])), [[0, 1, 0], [1, 0, 0], [0, 0, 1]])
     assert np.array_equal(bt.grad(np.median)(np.array([2.0, 2.0, 2.0])), [0, 1, 0])
-    # What is not chosen receives nothing, whatever its slope is.
+    # Elements that are not selected have a zero gradient, whatever their slope.
     assert np.array_equal(bt.grad(lambda x: np.sort(np.sqrt(x))[1])(np.array([0.0, 4.0])), [0.0, 0.25])
 
 

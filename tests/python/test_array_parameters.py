@@ -1,4 +1,4 @@
-"""Parameters in functions of arrays: read by reference, differentiated by, of one float type with the program."""
+"""Parameters in functions of arrays: by reference, with gradients, with the float type of the program."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_parameters_are_read_at_every_call():
         np.testing.assert_allclose(f.grad(x), by_x, rtol=1e-13)
         values[:] = values * 0.9 + 0.01 * step
     assert f.stats()["traced"] == 1
-    # By a tensor as an argument, and through the optimiser.
+    # With a tensor as an argument, and through the optimiser.
     np.testing.assert_allclose(
         bt.grad(lambda w, x: ((x @ w) ** 2).sum())(w, x), 2 * x.T @ (x @ values[:6].reshape(3, 2))
     )

@@ -1,4 +1,4 @@
-"""Primitives with Arrays: every transform, beside the same function without one; rules that are wrong."""
+"""Primitives with Arrays: every transform, compared with the same function without a primitive; wrong rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def plain(x, y):
 
 
 def made(kind):
-    """The function as a primitive, with a rule for adjoints, for directions, or both."""
+    """The function as a primitive, with a rule for adjoints, tangents, or both."""
     p = bt.primitive(lambda x, y: bt.tanh(x * y) + x * x)
     if kind != "forward":
 
@@ -97,7 +97,7 @@ def test_transforms_agree_with_those_without_a_primitive(name, kind):
             x, y, v = float(x), float(y), float(v)
         run = TRANSFORMS[name]
         if name == "value" and shape == (3,):
-            # A function of one dimension has Vectors.
+            # Functions of one-dimensional arrays have Vectors.
             continue
         check(run(total(made(kind)), x, y, v), run(total(plain), x, y, v))
         if shape and not any(word in name for word in ("value", "rows", "shared", "totals")):

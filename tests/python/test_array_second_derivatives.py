@@ -1,4 +1,4 @@
-"""Second derivatives of ops in array programs: those of traced functions of numbers, bit for bit, at special values."""
+"""Second derivatives of ops in array programs: the same bits as in traced functions of numbers, at special values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tupled(found):
 
 
 def entries(rows):
-    """Hessians, point by point, of the entries, each at all points."""
+    """The entries of the Hessians at all points."""
     return np.array(rows).transpose(2, 0, 1)
 
 
@@ -47,7 +47,7 @@ def summed(op):
 
 
 def units(xs):
-    """The directions of each argument."""
+    """The unit directions of each argument."""
     return [tuple(np.full(len(x), float(x is moving)) for x in xs) for moving in xs]
 
 
@@ -62,7 +62,7 @@ def by_columns(columns):
 
 
 def second(op, n, i, j):
-    """One entry of the Hessian at a point of numbers, which are Arrays of shape ()."""
+    """One entry of the Hessian at a point of scalars, which are Arrays of shape ()."""
     return bt.grad(lambda *xs: bt.grad(op, i)(*xs), j)
 
 
@@ -88,7 +88,7 @@ WAYS = {
 
 
 def differing(op, points, expected, ways=WAYS):
-    """Where Hessians of arrays have other bits than those of numbers."""
+    """Points where Hessians of arrays have other bits than those of numbers."""
     xs, found = tuple(np.ascontiguousarray(points.T)), []
     for name in ways:
         hessians = WAYS[name](op, xs)
@@ -152,7 +152,7 @@ FOLDS = {
 
 
 def gradients_of_entries(f, x):
-    """The rows of the Hessian by reverse mode twice, of each row of x."""
+    """The rows of the Hessian for each row of x, by reverse mode twice."""
     return np.stack(
         [bt.grad(lambda x, k=k: bt.sum(bt.vmap(bt.grad(f))(x)[:, k]))(x) for k in range(x.shape[1])], axis=1
     )
@@ -160,7 +160,7 @@ def gradients_of_entries(f, x):
 
 @pytest.mark.parametrize("name", FOLDS)
 def test_reductions(name):
-    """Of ordinary and extreme numbers, with ties and zeros."""
+    """For ordinary and extreme numbers, with ties and zeros."""
     f, found = FOLDS[name], []
     for n in {len(xs) for xs in reference.LISTS}:
         lists = [xs for xs in reference.LISTS if len(xs) == n]
@@ -227,7 +227,7 @@ def test_ties_and_edges(name):
 
 @pytest.mark.parametrize("name", [*reference.UNARY, *reference.BINARY])
 def test_ops_between_others(name):
-    """An op of squares, squared: as traced functions of numbers have it, at ties and at 0 too."""
+    """The square of an op of squares: the same as traced functions of numbers, also at ties and at 0."""
     n = 2 if name in reference.BINARY else 1
     body = lambda *xs: getattr(bt, name)(*(x * x - 0.5 for x in xs)) ** 2  # noqa: E731
     points = np.array(list(itertools.product([0.0, 0.25, 1.0, 2.5, -0.75, 0.5**0.5], repeat=n)))
@@ -236,7 +236,7 @@ def test_ops_between_others(name):
         np.testing.assert_allclose(WAYS[way](body, xs), expected, rtol=1e-12, atol=1e-12, err_msg=way)
 
 
-# Central differences of eighth order, of decimal numbers: exact to some 20 digits.
+# Central differences of eighth order in decimal arithmetic: exact to some 20 digits.
 STEP = 2.0**-10
 SLOPE = [0, "0.8", "-0.2", Decimal(4) / 105, Decimal(-1) / 280]
 BEND = [Decimal(-205) / 72, "1.6", "-0.2", Decimal(8) / 315, Decimal(-1) / 560]
@@ -270,7 +270,7 @@ def test_third_and_fourth_derivatives_of_one_operand(name):
 
 
 def third_of_two(entries_at, x, y, i, j, k):
-    """The derivative by operand k of entry i, j of the Hessian."""
+    """The derivative of entry i, j of the Hessian with respect to operand k."""
     at = (lambda h: entries_at(x + h, y)) if k == 0 else (lambda h: entries_at(x, y + h))
     return differences(lambda h: entry_of(at(h)[i + j]), SLOPE, -1, 1)
 

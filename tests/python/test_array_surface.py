@@ -1,4 +1,4 @@
-"""What an Array can do, against NumPy: operators, indices, methods, functions, random programs."""
+"""All operations of an Array, against NumPy: operators, indices, methods, functions, random programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMPARISONS = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, 
 
 
 def check(body, *arrays, tolerance=1e-12):
-    """A body gives on Arrays what it gives on NumPy's arrays."""
+    """A body gives the same result on Arrays as on NumPy arrays."""
     with np.errstate(all="ignore"):
         expected = body(*arrays)
     found = run(body, *arrays)
@@ -482,7 +482,7 @@ BINARY = [
 
 
 def program(seed):
-    """A random body of two arrays, and arguments for it."""
+    """A random body of two arrays, and its arguments."""
     dice = random.Random(seed)
     shapes = [dice.choice(SHAPES), dice.choice(SHAPES)]
 

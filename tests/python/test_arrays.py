@@ -1,5 +1,5 @@
-"""Arrays over a graph's memory and over Parameters: shared where memory never moves, copies elsewhere; by the buffer
-protocol and by DLPack; and nothing fails because one is held."""
+"""Arrays over the memory of a graph or of Parameters: shared if the memory never moves, otherwise copies; through
+the buffer protocol and DLPack; holding an array makes no call fail."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_no_operation_fails_because_an_array_is_held():
     assert list(held[-1]) == [1.0] * 3
     graph.clear()
     z = graph.vector([4.0, 5.0, 6.0])
-    # The memory is where it was; whatever node is there now is what arrays show.
+    # The memory has not moved; arrays show the nodes that are there now.
     assert held[2][:3].tolist() == list(z.data)
     del graph, x, y, z, mark
     gc.collect()
@@ -152,7 +152,7 @@ def test_no_operation_fails_because_an_array_is_held():
     memory = bytearray(bt.bytes_needed(10))
     owner = bt.Graph(buffer=memory)
     with pytest.raises(BufferError):
-        memory.append(0)  # what moves is the owner's memory, not ours
+        memory.append(0)  # the owner's memory moves, not the array's
     assert owner.fixed
 
 
@@ -218,7 +218,7 @@ def test_dlpack_refuses_what_it_cannot_say():
     for version in (None, (0, 8), (1, 0), (2, 0)):
         capsule = x.data.__dlpack__(max_version=version)
         assert "dltensor" in repr(capsule)
-        del capsule  # a capsule that nobody takes frees its array
+        del capsule  # an unused capsule frees its array
     gc.collect()
 
 

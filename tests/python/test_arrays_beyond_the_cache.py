@@ -1,4 +1,4 @@
-"""Gradients of arrays that no cache holds: cheap numbers are computed again, with the bits of eager arrays."""
+"""Gradients of arrays larger than any cache: cheap numbers are recomputed, with the same bits as eager arrays."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ RS = np_plain.random.RandomState(0)
 
 
 def check(f, x, *rest, tolerance=1e-6):
-    """The gradient by the first argument, a nest, against differences along a random direction, three times."""
+    """The gradient with respect to the first argument, a nest, against differences in a random direction, three
+    times."""
     value, gradient = value_and_grad(f)(x, *rest)
     assert same(value, f(x, *rest), 1e-10)
     row, back = flatten(x)
@@ -190,7 +191,7 @@ def test_a_fluid():
 
     def distance(params):
         vx, vy = params[: smoke.size].reshape(shape), params[smoke.size :].reshape(shape)
-        now = smoke + 0.0 * vx  # an array of numbers takes no integers of a trace as its index
+        now = smoke + 0.0 * vx  # an array of numbers does not accept integers of a trace as indices
         for _ in range(4):
             vx, vy = advect(vx, vx, vy), advect(vy, vx, vy)
             vx, vy = project(vx, vy)
@@ -308,7 +309,7 @@ def test_a_hidden_markov_model():
 
     params = (RS.randn(3), RS.randn(3, 3), RS.randn(3, 3))
     check(log_likelihood, params)
-    # Of expected counts each row adds up to the visits of a state.
+    # The expected counts of a row add up to the visits of its state.
     counts = grad(log_likelihood)(params)
     assert isinstance(counts, tuple)
 
@@ -437,7 +438,7 @@ def test_bodies_use_arrays_of_a_function_that_is_traced():
     ones, x = np.ones(3), np.array([1.0, 2.0, 3.0])
 
     def of_known(c):
-        """Derivatives by known numbers, of bodies that use c."""
+        """Derivatives with respect to numbers known at tracing, in bodies that use c."""
         f = lambda z: np.sum(z * z * c)  # noqa: E731
         vjp, _ = ag.make_vjp(lambda z: z * z * c)(ones)
         bent = hessian(f)(ones).sum(0) + hessian_vector_product(f)(ones, ones)

@@ -179,7 +179,7 @@ def test_defaults_and_refusals_of_the_multivariate_normal_distribution():
 
 
 def test_a_mixture_of_normal_distributions():
-    """Maximum likelihood of two Gaussians, as in the published example."""
+    """Maximum likelihood estimation of two Gaussians, as in the published example."""
     rows = np.concatenate([RS.randn(20, 2), RS.randn(20, 2) + 3.0])
 
     def loss(params):
@@ -199,7 +199,7 @@ def test_a_mixture_of_normal_distributions():
 
 
 def test_a_gaussian_process():
-    """A kernel's parameters by the likelihood, as in the published example."""
+    """A kernel's parameters by maximum likelihood, as in the published example."""
     inputs, targets = np.linspace(-3, 3, 12)[:, None], np.sin(np.linspace(-3, 3, 12))
 
     def likelihood(params):

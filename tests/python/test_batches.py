@@ -1,4 +1,4 @@
-"""Totals over rows: `vmap` with `reduce`, against NumPy and against rows one by one."""
+"""Totals over rows: `vmap` with `reduce`, against NumPy and against separate rows."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def oracle_of(f, dtype="float64", **options):
 
 
 class Calls:
-    """Counts calls of a function from outside: it must not see them."""
+    """Counts calls to a function; the function must not see the counter."""
 
     def __init__(self, function):
         self.code, self.n = function.__code__, 0
@@ -293,7 +293,7 @@ def test_batches_of_every_kind_are_read(kind, tmp_path):
 
 
 class SparseRows:
-    """Rows with the parts of SciPy's."""
+    """Rows with the attributes of SciPy's sparse arrays."""
 
     format = "csr"
 

@@ -1,4 +1,4 @@
-"""The boundary to C, read from the sources: no panic and no reference that is put off crosses it."""
+"""The boundary to C, checked in the sources: no panic and no deferred reference crosses it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 
 WRAPPERS = ("slot", "caught", "entered", "visited")
-"""Of ``convert/entry.rs`` and ``node/critical_section.rs``: each turns a panic into a Python error."""
+"""Functions of ``convert/entry.rs`` and ``node/critical_section.rs``: each turns a panic into a Python error."""
 
 TOKENS = {
     "convert/entry.rs": "the wrappers themselves",
@@ -21,7 +21,7 @@ TOKENS = {
     "trace/object.rs": "calls with floats: looks at dictionaries",
     "trace/bound_call.rs": "bound calls: looks at dictionaries",
 }
-"""Where the token of the interpreter lock is assumed, and why nothing is dropped there that PyO3 would put off."""
+"""Files that assume the interpreter lock, and the reason why they drop nothing whose release PyO3 would defer."""
 
 PANICS = re.compile(
     r"\.unwrap\(\)|\.expect\(|panic!|unreachable!|todo!|\bassert(_eq|_ne)?!|\.borrow_mut\(\)|\.borrow\(\)|with_borrow|\w\[[^\]]*\]"
@@ -33,14 +33,14 @@ def sources(root):
 
 
 def without_comments(text):
-    """The code, in which texts are empty and `extern "C"` has no quotes."""
+    """The code with empty strings and with `extern "C"` without quotes."""
     text = re.sub(r'extern\s+"C"\s+fn', "extern C fn", text)
     text = re.sub(r'"(\\.|[^"\\])*"', '""', text)
     return re.sub(r"//[^\n]*", "", text)
 
 
 def body(text, start):
-    """From the brace at or after `start` to its partner."""
+    """From the brace at or after `start` to its matching brace."""
     first = text.index("{", start)
     depth = 0
     for k in range(first, len(text)):
@@ -62,7 +62,7 @@ def test_every_function_that_c_calls_runs_in_a_wrapper(root):
     for path, name, code in c_functions(root):
         code = re.sub(r"\s+", " ", code).strip()
         code = re.sub(r"^debug_assert!\([^;]*;\s*", "", code)
-        # What is to be run may have a name.
+        # The closure may have a name.
         if named := re.match(r"let \w+ = (move )?\|[^|]*\|", code):
             rest = code[named.end() :]
             closure = body(rest, 0) if "{" in rest else ""
@@ -118,7 +118,7 @@ DISCARDS = re.compile(
 
 
 def test_no_call_into_python_loses_an_interrupt(root):
-    """Where an exception is discarded, that of a signal's handler would be too: `quietly` and `if_any` keep it."""
+    """A discarded exception might be that of a signal handler: `quietly` and `if_any` keep it."""
     names_of_a_call = ("node/value/unevaluated.rs", "node/value/methods.rs", "node/value/attributes.rs")
     found = []
     for path in sources(root):

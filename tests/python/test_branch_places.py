@@ -1,4 +1,4 @@
-"""Branches in places of their graph's own memory: the numbers of one thread, and nothing left behind."""
+"""Branches in reserved regions of their graph's memory: the numbers of a single thread, and no remains."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ROUNDS = [USUAL] * 3 + [[5000, 9000, 5000, 5000]] * 2 + [[5000, 100, 5000, 5000]
 
 
 def loss(lengths: list[int], x: bt.Value | None, k: int) -> bt.Value:
-    """Of the nodes of item k; item 1 reads x, if there is one."""
+    """Builds the nodes of item k; item 1 reads x, if there is one."""
     n = lengths[k]
     run = bt.tanh(bt.Vector([0.001 * ((k + j) % 1000) for j in range(n)]))
     return (run * run).sum() + run[n // 2] if x is None or k != 1 else (run * x).sum()
 
 
 def one_round(graph: bt.Graph, lengths: list[int], threads: int, *, reads: bool, drops: bool) -> tuple[object, ...]:
-    """What can be seen of a graph that so many threads have built; 0 for none but this one, without branches."""
+    """The observable state of a graph built by this many threads; 0 for this thread only, without branches."""
     graph.clear()
     with graph:
         x = bt.Value(0.5)
@@ -39,7 +39,7 @@ def one_round(graph: bt.Graph, lengths: list[int], threads: int, *, reads: bool,
 
 
 def test_a_loop_over_batches_gives_the_numbers_of_one_thread_whatever_its_branches_look_like() -> None:
-    """From the second round on, branches are built in the graph's own memory; some rounds prove that wrong."""
+    """From the second round on, branches use the graph's own memory; in some rounds the expected sizes are wrong."""
     graph = bt.Graph()
     for number, lengths in enumerate(ROUNDS * 2):
         reads, drops = number == 11, number % 5 == 4

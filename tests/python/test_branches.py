@@ -1,4 +1,4 @@
-"""Branches: several threads build one graph; what comes out is what one thread builds."""
+"""Branches: several threads build one graph; the result is that of one thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import burtorch as bt
 
 
 def bits(graph, values):
-    """A digest of these values and of the gradients of everything they are computed from."""
+    """A digest of these values and of the gradients of all nodes on which they depend."""
     digest = hashlib.sha256()
     for value in values:
         digest.update(value.data.hex().encode())
@@ -212,7 +212,7 @@ def test_values_of_a_branch_are_not_built_on_but_in_it():
 
 
 def leaked(graph):
-    """Calls of which each but the first builds on what the one before has built."""
+    """Calls that each use the result of the previous one."""
     last = []
 
     def leak(k):
@@ -572,7 +572,7 @@ def test_what_would_disturb_a_thread_that_builds_is_refused():
 
     thread = threading.Thread(target=work)
     thread.start()
-    # Only calls that are refused are made again: another one would really rewind.
+    # Only refused calls are repeated: repeating another one would really rewind.
     while not done.is_set() and len(refused) < len(calls):
         for name, call in calls.items():
             if graph_is_busy(graph):

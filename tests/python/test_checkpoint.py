@@ -1,4 +1,4 @@
-"""`bt.checkpoint`: the bits of what it is made of, in every transform, and memory that it saves."""
+"""`bt.checkpoint`: the same bits as its function in every transform, and the memory it saves."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_arrays_of_a_graph_parameters_and_what_is_around():
         f = bt.function(lambda x, step=step: bt.sum(step(w, x)))
         value, by_w = f.value_and_param_grad(X)
         grads[-1] += (value, np.array(by_w))
-        # What the body uses from around it counts.
+        # Captured numbers matter.
         of_body = (lambda x: layer(w, x)) if step is layer else bt.checkpoint(lambda x: layer(w, x))
         grads[-1] += (np.array(bt.function(lambda x, f=of_body: bt.sum(f(x))).value_and_param_grad(X)[1]),)
 

@@ -1,4 +1,4 @@
-"""Memory that a Graph or Parameters work in belongs to them while they live: whoever comes second is refused."""
+"""Memory used by a Graph or Parameters belongs to them as long as they exist: a second claim is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: what a user sees, finds on disk, and is told when something cannot be used."""
+"""The command line: its output, its files, and its errors for unusable input."""
 
 from __future__ import annotations
 
@@ -152,8 +152,8 @@ def test_bench_mlp_refuses(command, arguments):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_bench_memory_does_not_grow_with_the_batch(command):
     rows = json.loads(command("bench", "memory", "--json").stdout)["cells"]["whole processes"]
-    # The batch itself, 4,096 contexts of 16 symbols as they are handed over and read, is 1.1 MB. With more than 64
-    # samples there is a second gradient of all parameters, which chunks are summed from.
+    # The batch itself, 4,096 contexts of 16 token ids as passed and read, is 1.1 MB. More than 64 samples need a second
+    # gradient of all parameters, in which chunks are summed.
     for hidden, gradient in [(4, 0.1), (1024, 4.4)]:
         one, many = (rows[f"MLP e={hidden}, b={batch}, 3 steps"] for batch in (64, 4096))
         assert many["peak_resident"] < one["peak_resident"] + gradient + 2.5
@@ -329,7 +329,7 @@ def test_ctrl_c_keeps_what_there_is(command, small, tmp_path):
     assert summary["interrupted"]
     assert 0 < summary["steps_taken"] < 100_000_000
     assert command("generate", "out", "--n", 1).returncode == 0
-    # The step in hand has ended, so that training can go on from the very step that the summary tells of.
+    # The current step was completed, so that training can continue from the step in the summary.
     pieces = dict(_core._unbundle(tmp_path / "out" / "checkpoint.burtorch"))
     assert len(pieces["losses"]) == 8 * summary["steps_taken"]
 

@@ -1,4 +1,4 @@
-"""``burtorch optimise``: a table and JSON of runs, files that a repeated command goes on with, and what is refused."""
+"""``burtorch optimise``: a table and JSON of runs, files with which a repeated command continues, and refusals."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_seeds_make_medians_and_records_a_grid(data, capsys, tmp_path):
 
 
 def test_a_killed_run_resumes_bit_for_bit(data, tmp_path):
-    """Killed at several moments, each time after a state was saved."""
+    """Killed several times, each time after a state was saved."""
     command = [sys.executable, "-m", "burtorch", "optimise", "--data", str(data), "--problem", "robust"]
     command += ["--method", "saga", "--epochs", "8000", "--records", "300", "--checkpoint", "1e-9", "--json"]
     whole = subprocess.run(command, capture_output=True, check=True, timeout=300)

@@ -1,4 +1,4 @@
-"""Commands whose standard streams are closed, full or gone, and commands that are interrupted while they start."""
+"""Commands with closed, full or missing standard streams, and commands interrupted during their start."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ def test_an_interrupt_while_a_command_starts_leaves_no_traceback(command):
         codes.append(process.returncode)
         if "burtorch" in error:
             assert "Traceback" not in error, error
-    # The interpreter's own start and end are not the command's.
+    # The command is not responsible for the start and the end of the interpreter.
     assert set(codes) <= {0, 1, 130, -signal.SIGINT}
 
 
-# Raises where a line of one of our modules runs for the first time, as Ctrl-C would.
+# Raises when a line of one of our modules runs for the first time, like Ctrl-C.
 INTERRUPTED_IMPORT = """
 import sys
 target = int(sys.argv.pop(1))

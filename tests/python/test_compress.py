@@ -1,4 +1,4 @@
-"""Compressors: by enumeration of all outcomes, and as objects of Python."""
+"""Compressors: by enumeration of all outcomes, and as Python objects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ALL = [
 
 
 def outcomes(c, x, sizes, **client):
-    """C(x) for all outcomes of draws that have so many equally likely ones, a row each."""
+    """C(x) for all equally likely outcomes, one row each, given the number of outcomes per draw."""
     grids = [(np.arange(n) + 0.5) / n for n in sizes]
     draws = itertools.product(*grids)
     return np.array([c.compress(x, Draw.of(list(draw)), **client).decompress() for draw in draws])
@@ -119,7 +119,7 @@ def test_draws_decide_what_is_random():
         first = c.compress(x, Draw(3, 4, 1), n_clients=3)
         assert first == c.compress(list(x), Draw(seed=3, round=4, client=1), n_clients=3)
         is_random = c not in (Identity(), TopK(2), ScaledSign())
-        # A draw of few outcomes may repeat one; each argument matters, but PermK shares a partition.
+        # Draws with few outcomes may coincide; each argument matters, except that PermK shares a partition.
         for k in (0, 1) if c == PermK() else (0, 1, 2):
             draws = [Draw(*(j + 3 if i == k else i + 1 for i in range(3))) for j in range(40)]
             others = [c.compress(x, draw, client=1, n_clients=3) for draw in draws]

@@ -1,4 +1,4 @@
-"""Compressed gradients: the message that compressing the whole gradient gives, bit by bit."""
+"""Compressed gradients: the same message, bit by bit, as compressing the whole gradient."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ MODELS = {
 @pytest.mark.parametrize("n", [1, 5, 70])
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_largest_numbers_are_chosen_while_the_sweep_runs(kind, n, threads):
-    """As from the whole gradient, bit by bit: few and many, with zeros (of symbols that do not occur), frozen ones,
-    and at another point."""
+    """The same as from the whole gradient, bit by bit: few and many numbers, with zeros (of token ids that do not
+    occur), frozen ones, and at another point."""
     params = bt.Parameters(dtype="float32", seed=1)
     model, context, is_text = MODELS[kind](params)
     oracle = bt.Oracle(model, threads=threads)
@@ -98,7 +98,7 @@ def test_the_largest_numbers_are_chosen_while_the_sweep_runs(kind, n, threads):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", [*MODELS, "callable"])
 def test_messages_of_samples_are_those_of_their_gradients(kind, dtype):
-    """Of TopK and of others, with frozen numbers and without, for batches of several blocks."""
+    """For TopK and other compressors, with and without frozen numbers, for batches of several blocks."""
     params = bt.Parameters(dtype=dtype, seed=1)
     rng = np.random.default_rng(3)
     if kind == "callable":
@@ -159,7 +159,7 @@ def test_a_callable_of_two_parameters_has_the_same_messages(dtype):
 
 
 def test_the_largest_numbers_take_the_memory_of_a_layer():
-    """Of a chain of equal layers one or two are in flight; b samples, each for itself, leave b times K numbers."""
+    """In a chain of equal layers, one or two are in flight; b separate samples need b times K numbers."""
     params = bt.Parameters()
     oracle = bt.Oracle(bt.nn.MLP(params, [64] * 40))
     x, y = np.random.default_rng(0).normal(size=(2, 3, 64))

@@ -1,4 +1,4 @@
-"""Predicted times of gradients of sets: what they are made of, and what they are for. Times decide nothing."""
+"""Predicted times of gradients of sets: their composition and use. No test depends on measured times."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def test_a_cost_is_the_sum_of_its_parts(kind):
 
 
 def test_more_costs_more():
-    """Within one model of costs: a lower tensor, more numbers, more ranges."""
+    """Within one cost model: a lower tensor, more numbers, and more ranges cost more."""
     model, x, y = model_and_batch("mlp")
     oracle = bt.Oracle(model)
     oracle(x, y)
-    # The batch that was given last.
+    # The most recent batch.
     low, high = oracle.cost(range(1)), oracle.cost(range(model.params.n - 1, model.params.n))
     assert low["loss"] == high["loss"]
     assert low["sweep"] >= 0.0
@@ -51,7 +51,7 @@ def test_more_costs_more():
     assert some["numbers"] <= many["numbers"]
     fine = oracle.cost([300, 500, 700, 900])
     assert some["ranges"] <= fine["ranges"]
-    # Measured once: the same numbers.
+    # Measured once: the same results.
     assert oracle.cost(range(256, 300)) == some
 
 

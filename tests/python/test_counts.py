@@ -1,4 +1,4 @@
-"""Counts and dtypes that are none: one clear error, which names the argument."""
+"""Invalid counts and dtypes: one clear error that names the argument."""
 
 from __future__ import annotations
 

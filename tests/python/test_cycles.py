@@ -1,6 +1,6 @@
-"""Every type takes part in garbage collection: one of each, in a cycle with an object that says when it is gone.
+"""Every type takes part in garbage collection: one of each, in a cycle with an object that reports its deletion.
 
-The types are found by walking the modules, so a new one without an entry here fails.
+The types are found by walking the modules; a new type without an entry here fails the test.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from burtorch import _core
 
 
 class Companion:
-    """What the object under test holds; it holds that object in turn."""
+    """An object held by the object under test, which it references in turn."""
 
     def __call__(self, *args):
         return args[0] if args else 0.0
 
     def bytes(self, n):
-        """Memory that holds this."""
+        """Memory with a reference to the companion."""
         memory = Memory(n)
         memory.companion = self
         return memory
 
     def floats(self, n):
-        """Numbers that hold this."""
+        """Numbers with a reference to the companion."""
         numbers = np.zeros(n).view(Numbers)
         numbers.companion = self
         return numbers
@@ -207,7 +207,7 @@ HOLD = {
     "MemoryUse": [lambda c: slotted(sys.modules["burtorch._memory"].MemoryUse, c)],
     "Contender": [lambda c: importlib.import_module("burtorch.cli.bench_io").Contender(c, c, c)],
 }
-"""How one of each type comes to hold a companion, in each way that its fields allow."""
+"""For each type, ways to make an instance hold a companion, one per field that can."""
 
 EMPTY = {
     "Config": lambda: bt.config,
@@ -223,7 +223,7 @@ EMPTY = {
     **{name: lambda: bt.compress.TopK(1) for name in bt.compress.__all__ if name not in ("Draw", "Message")},
     "FlatArray": lambda: bt.Graph().vector([1.0]).data,
 }
-"""Types, or kinds of them, that hold numbers and text only."""
+"""Types, or kinds of types, that hold only numbers and text."""
 
 
 def slotted(cls, companion):
@@ -264,7 +264,7 @@ TYPES = all_types()
 
 
 def collects(make):
-    """Whether a cycle of a companion and what `make` makes of it is collected."""
+    """Whether a cycle of a companion and an object from `make` is collected."""
     companion = Companion()
     gone = weakref.ref(companion)
     made = make(companion)
@@ -287,7 +287,7 @@ def test_every_type_is_collected(cls):
         pytest.fail(f"{cls} has no attributes: say how one holds something, or that it is empty")
 
     def make(companion):
-        # Whatever the class does when it is made, an attribute is where its instances hold what they are given.
+        # A new attribute holds the instances' references, whatever the constructor does.
         made = bare(cls)
         if made is None:
             return HOLD[cls.__name__][0](companion)
@@ -298,7 +298,7 @@ def test_every_type_is_collected(cls):
 
 
 def bare(cls):
-    """An instance without arguments, or None where there is none."""
+    """An instance created without arguments, or None if this is impossible."""
     for new in (
         lambda: cls("text") if issubclass(cls, BaseException) else object.__new__(cls),
         lambda: cls.__new__(cls),
@@ -325,7 +325,7 @@ def test_what_is_empty_holds_nothing(name):
 
 
 def test_a_value_holds_its_graph_and_nothing_else():
-    """Not tracked: a Value costs what it costs because it is no container. Its one reference is fixed to a graph."""
+    """Not tracked: a Value is cheap because it is not a container. Its only reference, to its graph, is fixed."""
     graph = bt.Graph()
     before = sys.getrefcount(graph)
     values = [bt.Value(float(k), graph=graph) for k in range(100)]

@@ -1,4 +1,4 @@
-"""Files of the LIBSVM format, synthetic samples, and divisions among clients."""
+"""Files in LIBSVM format, synthetic samples, and divisions among clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = "".join(f"{k % 2} 1:{k}.25 {k + 2}:-{k}e-3 # line\n" for k in range(3000)
 
 @pytest.fixture(params=["text", "gz", "bz2", "gz of two", "bz2 of two"])
 def path(request, tmp_path):
-    """The same samples in each form; the name of a file does not matter."""
+    """The same samples in each format; the file name does not matter."""
     data, half = TEXT.encode(), len(TEXT) // 2
     bodies = {
         "text": data,
@@ -130,7 +130,7 @@ def test_other_labels_are_named(tmp_path):
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress])
 def test_damaged_files_are_refused(tmp_path, compress):
-    """A byte of a compressed file may be one that nothing depends on, such as a date; no other change passes."""
+    """Some bytes of a compressed file, such as a date, affect nothing; any other change is refused."""
     whole = compress(TEXT.encode())
     expected = opt.load_libsvm(written(tmp_path, whole))[0]
     chance = random.Random(0)
@@ -153,7 +153,7 @@ def test_damaged_files_are_refused(tmp_path, compress):
 
 
 def test_bzip2_of_hard_contents(tmp_path):
-    """Runs of every length, one symbol, all bytes, and blocks at their limit, behind a comment sign."""
+    """Runs of every length, one symbol, all bytes, and blocks at their limit, after a comment sign."""
     chance = random.Random(1)
     for body in (
         b"a" * 1_000_000,
@@ -194,7 +194,7 @@ def test_divisions(how):
     assert all(len(part) for part in parts)
     for part, again in zip(parts, opt.split(list(labels), 7, how, seed=1), strict=True):
         np.testing.assert_array_equal(part, again)
-    # How far each client's share of a label is from that of all.
+    # The deviation of each client's share of a label from the overall share.
     far = np.mean([abs((labels[part] == 1).mean() - 50 / 101) for part in parts])
     assert far < 0.25 if how == "iid" else far > 0.1
 

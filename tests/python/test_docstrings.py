@@ -15,7 +15,7 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
 def documented():
-    """Everything public that may have a docstring, by its qualified name, each once."""
+    """All public objects that may have a docstring, once each, by qualified name."""
     found = {}
 
     def visit(name, thing):
@@ -46,6 +46,6 @@ def test_the_example_is_right(name, text):
     example = doctest.DocTestParser().get_doctest(text, {"bt": burtorch, "burtorch": burtorch}, name, None, 0)
     report = []
     runner = doctest.DocTestRunner(optionflags=FLAGS)
-    with burtorch.Graph():  # a graph reads from few Parameters at once, and all examples together have many
+    with burtorch.Graph():  # the number of Parameters read by one graph is limited, and all examples together have many
         runner.run(example, out=report.append)
     assert not runner.failures, "".join(report)

@@ -1,7 +1,6 @@
-"""Code that draws graphs by `id()` and code written for micrograd: one object for each node, under its names.
+"""Drawing code that uses `id()`, and code written for micrograd: one object per node, under micrograd's names.
 
-The pictures are compared with the graph itself: as many boxes as nodes, each with its own number, and an edge for each
-operand.
+The pictures are compared with the graph: as many boxes as nodes, each with its number, and an edge per operand.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from burtorch import micrograd
 
 
 class Digraph:
-    """What the functions below ask of graphviz's class: remembers boxes and edges."""
+    """The part of graphviz's class used below: records boxes and edges."""
 
     def __init__(self):
         self.boxes, self.edges = {}, []
@@ -33,7 +32,7 @@ class Digraph:
 
 
 def walked(root):
-    """Nodes and edges as drawing code for micrograd collects them: in sets, from `_prev`."""
+    """Nodes and edges as collected by drawing code for micrograd: in sets, from `_prev`."""
     nodes, edges, todo = set(), set(), [root]
     while todo:
         v = todo.pop()
@@ -47,7 +46,7 @@ def walked(root):
 
 
 def drawn(root) -> Digraph:
-    """A box for each value, named by its id, with a box for its op before it."""
+    """A box for each value, named by its id, preceded by a box for its op."""
     picture = Digraph()
     nodes, edges = walked(root)
     for v in nodes:
@@ -58,20 +57,20 @@ def drawn(root) -> Digraph:
             picture.edge(name + v._op, name)
     for tail, head in edges:
         picture.edge(str(id(tail)), str(id(head)) + head._op)
-    # The ids are those of objects that live.
+    # The ids are those of live objects.
     del nodes, edges
     return picture
 
 
 def by_label(picture: Digraph) -> set[tuple[str, str]]:
-    """The edges, named by the labels of boxes."""
+    """The edges, named by the boxes' labels."""
     assert all(name in picture.boxes for edge in picture.edges for name in edge), "an edge from or to no box"
     assert len(set(picture.edges)) == len(picture.edges)
     return {(picture.boxes[tail].split("|")[0], picture.boxes[head].split("|")[0]) for tail, head in picture.edges}
 
 
 def neuron(value):
-    """The picture that everybody draws first: tanh of a weighted sum."""
+    """The usual first picture: tanh of a weighted sum."""
     x1, x2 = value(2.0, label="x1"), value(0.0, label="x2")
     w1, w2 = value(-3.0, label="w1"), value(1.0, label="w2")
     b = value(6.8813735870195432, label="b")
@@ -196,7 +195,7 @@ def test_ops_have_the_names_of_micrograd(symbol, body):
         z = body(x, y)
         assert z._op == symbol
         assert (x._op, x._prev) == ("", set())
-        # A power's exponent is a constant of the op, not a node of micrograd's.
+        # The exponent of a power is a constant of the op, not a node as in micrograd.
         expected = set(z.operands[:1] if symbol.startswith("**") and len(symbol) > 2 else z.operands)
         assert z._prev == expected
         assert {id(v) for v in z._prev} == {id(v) for v in expected}
@@ -219,7 +218,7 @@ def test_reductions_of_vectors():
         s = bt.softmax(v)
         assert s[1]._prev == set(v)
         assert s[0]._op == s[2]._op == "softmax"
-        # Runs of one node are Vectors too, and no Values.
+        # Ranges of one node are Vectors too, not Values.
         one = bt.Vector([4.0])
         assert one.sum().operands[0].data == 4.0
 
@@ -307,7 +306,7 @@ def test_after_rewinds():
                     getattr(z, name)
             with pytest.raises(bt.StaleValueError):
                 z._backward()
-            # The node after the rewind has the number of the one before it.
+            # The node after the rewind has the number of the removed one.
             again = x * 7.0
             assert again.operands[0] is x
             assert again.operands[1] is not kept
@@ -345,7 +344,7 @@ def test_in_branches():
         thread.join()
     expected = {("x", "*"), ("*", "y"), ("y", "+"), ("x", "+"), ("+", "z"), ("z", "*"), ("y", "*"), ("*", "w")}
     assert pictures[one][1] == pictures[two][1] == expected
-    # Unlike drawing, which only reads, a step of a sweep changes numbers.
+    # A step of a backward pass changes numbers, whereas drawing only reads.
     with one, pytest.raises(bt.BusyError):
         pictures[one][0]._backward()
     graph.join()
@@ -385,7 +384,7 @@ def test_in_branches_of_branches():
 
 
 def topological(root):
-    """Nodes in an order in which operands come first, as micrograd sorts them."""
+    """Nodes in topological order, as micrograd sorts them."""
     order, visited, todo = [], set(), [(root, False)]
     while todo:
         v, is_ready = todo.pop()
@@ -434,7 +433,7 @@ def test_a_step_adds(value):
     assert x.grad == 7.0
     x._backward()
     assert x.grad == 7.0
-    # A sweep starts from what leaves have, and from nothing in all other nodes.
+    # A backward pass starts with the gradients of leaves, and with zero elsewhere.
     total = square + z
     total.backward()
     assert (x.grad, y.grad, z.grad) == (7.0 + 6.0 + 5.0, 15.0, 1.0)
@@ -506,7 +505,7 @@ def test_a_micrograd_model_can_be_drawn():
 
 
 def test_a_long_chain():
-    """As many objects as nodes, which go when nobody has them."""
+    """As many objects as nodes, which are freed when unused."""
     with bt.Graph() as graph:
         x = bt.Value(1.0)
         values = [x]

@@ -1,4 +1,4 @@
-"""The table of edges, one test per row and dtype, and the mistakes of earlier scalar engines, each by its name."""
+"""The table of edge cases, one test per row and dtype, and mistakes of earlier scalar engines, by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOLERANCE = {"float64": 1e-15, "float32": 5e-7, "float128": 1e-15, "float16": 1e
 
 
 def in_dtype(x, graph):
-    """A number as the graph holds it, in its first lane, as a float."""
+    """A number in the graph's precision, in its first lane, as a float."""
     data = graph.value(x).data
     return float(data[0] if isinstance(data, tuple) else data)
 

@@ -1,4 +1,4 @@
-"""Energy meters, on folders that look as those of the systems do."""
+"""Energy meters, on folders with the layout of real systems."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write(folder, **files):
 
 @pytest.fixture
 def rapl(tmp_path):
-    """Two packages, memory, and what must not be counted: cores and the platform."""
+    """Two packages, memory, and domains that must not be counted: cores and the platform."""
     zones = tmp_path / "sys/class/powercap"
     for zone, name in {
         "intel-rapl:0": "package-0",

@@ -54,8 +54,8 @@ def test_scipy_solvers(example, capsys):
 
 
 def test_variance_reduction(example, capsys):
-    """SGD with a fixed step stays in a neighbourhood of the solution; variance reduction arrives there, SAGA and PAGE
-    earlier than gradient descent."""
+    """SGD with a fixed step stays in a neighbourhood of the solution; variance reduction converges to it, SAGA and
+    PAGE earlier than gradient descent."""
     found = example("variance_reduction").main([])
     assert capsys.readouterr().out.count("epochs") == 5
     gap = {name: max(records[-1].gap, 0.0) for name, records in found.items()}
@@ -64,7 +64,7 @@ def test_variance_reduction(example, capsys):
 
 
 def test_compressed_training(example, capsys):
-    """Without shifts the messages at x* are not 0, and DCGD stays in a neighbourhood; the others arrive."""
+    """Without shifts the messages at x* are not 0, and DCGD stays in a neighbourhood; the other methods converge."""
     found = example("compressed_training").main([])
     assert capsys.readouterr().out.count("bits") == 7
     target = 1e-6 * found["GD"][0].grad_norm

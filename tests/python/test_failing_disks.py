@@ -1,4 +1,4 @@
-"""Disks that fill up, refuse or disappear, and processes that are killed while they save: the old file or the new."""
+"""Disks that fill up, fail or disappear, and processes killed while saving: the old file or the new one remains."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def params_of(n):
 
 @pytest.fixture
 def disk(tmp_path):
-    """A file system of 256 KiB in memory; skipped where mounting is not permitted."""
+    """A file system of 256 KiB in memory; skipped without permission to mount."""
     folder = tmp_path / "disk"
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
@@ -189,5 +189,5 @@ def test_200_kills_lose_no_file(tmp_path):
     killed, lost, interrupted = map(int, done.stdout.split())
     assert killed >= 200
     assert lost == 0
-    # Some of the kills did come in the middle of a save.
+    # Some of the kills interrupted a save.
     assert interrupted > 10

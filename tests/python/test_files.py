@@ -1,4 +1,5 @@
-"""Graphs, Parameters and states as files: raw, checked, pickled; every failure is one error and changes nothing."""
+"""Graphs, Parameters and states as files: raw, checkpoint format, pickled; a failure raises one error and changes
+nothing."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def test_raw_memory_is_filled_in_place():
     for bad in (bytearray(11), bytearray(13), bytes(12), memoryview(bytearray(24))[::2]):
         with pytest.raises(ValueError):
             graph.save_raw(bad)
-    # A graph may be saved into, and loaded from, the memory it works in.
+    # A graph may be saved to, and loaded from, the memory it uses.
     own = bytearray(bt.bytes_needed(4))
     inside = bt.Graph(buffer=own)
     inside.vector([1.0, 2.0])
@@ -324,7 +325,7 @@ def test_a_pickle_that_is_damaged_is_refused():
 
 
 class Spy:
-    """A path whose answer changes the graph that is being saved."""
+    """A path whose conversion changes the graph being saved."""
 
     def __init__(self, graph, path):
         self.graph, self.path = graph, path
@@ -472,7 +473,7 @@ def test_saving_through_a_link_that_leads_nowhere_makes_the_file(tmp_path, name)
         save(str(tmp_path / kind))
         assert (tmp_path / kind).is_symlink()
         assert (tmp_path / kind).read_bytes() == wanted, kind
-        # The next time there is a file.
+        # The next call finds a file.
         save(str(tmp_path / kind))
         assert (tmp_path / kind).read_bytes() == wanted, kind
     assert sorted(os.listdir(tmp_path / "folder")) == ["c", "d", "f"]

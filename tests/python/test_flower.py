@@ -1,4 +1,4 @@
-"""Methods on Flower: the bits of one process. Needs flwr with its simulation."""
+"""Methods on Flower: the same bits as in one process. Needs flwr with its simulation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ needs_flwr = pytest.mark.skipif(
 
 
 def test_sums_of_clients_are_those_of_the_tree():
-    """Against a method that sums in Rust: FedAvg of clients whose gradients differ in size by many orders."""
+    """Against a method that sums in Rust: FedAvg with clients whose gradients differ in size by many orders."""
     rng = np.random.default_rng(0)
     for n in (1, 2, 3, 5, 8, 13):
         targets = rng.normal(size=n) * 10.0 ** rng.integers(-8, 8, size=n)
@@ -70,7 +70,7 @@ def test_the_script_imports_without_flwr_only_what_it_says():
 
 
 class Grid:
-    """Nodes of Flower in this process; `lost(exchange, node)` says that a "message" or its "reply" does not arrive."""
+    """Flower nodes in this process; `lost(exchange, node)` says whether a "message" or its "reply" is lost."""
 
     def __init__(self, app, n, lost):
         import flwr.app
@@ -108,7 +108,7 @@ class Grid:
 @pytest.mark.parametrize("start", ["gradient", "zero"])
 @pytest.mark.parametrize("name", ["FedAvg", "EF21PP", "EF21PP float32", "Scaffold"])
 def test_a_cohort_goes_on_without_clients_that_are_missing(name, start):
-    """As if they had not been drawn, bit for bit; and they go on when they are there again."""
+    """As if they had not been drawn, bit for bit; and they continue when they return."""
     n, rounds = 7, 12
     rng = np.random.default_rng(1)
     f = opt.least_squares(rng.normal(size=(30, 5)), rng.normal(size=30), l2=0.1)
@@ -141,12 +141,12 @@ def test_a_cohort_goes_on_without_clients_that_are_missing(name, start):
     whole = make("local")
     whole.run(rounds)
     assert whole.x.tobytes() != local.x.tobytes()
-    # What clients hold before the last exchange.
+    # The clients' state before the last exchange.
     for client, context in enumerate(engine.grid.contexts.values()):
         kept = dict(zip(context.state["facts"]["names"], context.state["state"].to_numpy_ndarrays()))
         for key in (key for key in kept if key.endswith("_i")):
             assert kept[key].tobytes() == rows[key].reshape(n, -1)[client].tobytes()
-    # All clients of the cohort know of all but the last exchange.
+    # All clients of the cohort know all exchanges except the last.
     assert min(engine.known.values()) == engine.exchanges - 1
     assert len(engine.told) == 1
 

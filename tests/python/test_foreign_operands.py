@@ -1,4 +1,4 @@
-"""Values of every dtype compared with objects of foreign types; kinds of results for operands of every kind."""
+"""Values of every dtype compared with foreign objects; the result types for operands of every kind."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ORDERS = [operator.lt, operator.le, operator.gt, operator.ge]
 
 
 class Other:
-    """Compares with nothing."""
+    """Not comparable."""
 
 
 class Friendly:
-    """Knows its own answers."""
+    """Implements comparisons itself."""
 
     __hash__ = None
 
@@ -96,7 +96,7 @@ def test_numbers_of_any_type_are_compared(dtype):
 
 
 def test_the_list_of_kinds():
-    """A result is a Value where no operand has a length, else a Vector as long as NumPy's broadcasting says."""
+    """Without an operand that has a length, a result is a Value, otherwise a Vector with NumPy's broadcast length."""
     graph = bt.current_graph()
     value, vector, weight = bt.Value(2.0), graph.vector([1.0, 2.0, 3.0]), bt.parameter(1.5)
     scalars = [value, weight, 2, 2.0, True, np.float32(2), np.int64(2), np.array(2.0)]
@@ -133,7 +133,7 @@ def test_the_list_of_kinds():
 
 
 def numbers_of(x):
-    """What NumPy would be given for an operand."""
+    """The numbers that NumPy would receive for an operand."""
     if isinstance(x, (bt.Value, bt.Vector)):
         return x.data
     if isinstance(x, bt.parameter):

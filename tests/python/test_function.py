@@ -1,4 +1,4 @@
-"""Traced functions: calls, shapes of arguments, constants that change, guards, errors with their line."""
+"""Traced functions: calls, argument shapes, changed constants, guards, errors with line numbers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_argnums_selects_gradients():
 
 
 def chained(p, x, n=3):
-    """Scalars, a row, guards, and, with a large n, enough nodes to be put in bundles."""
+    """Scalars, a row, guards, and, for large n, enough nodes for bundles."""
     total = p["w"]
     for k in range(n):
         total = total + (x[k % 2] * p["l"][0]).tanh() * (x[k % 2] - p["b"]).sin()
@@ -202,7 +202,7 @@ def test_static_arguments_and_shapes_are_recorded_apart():
     assert (power(3.0), power(3.0, n=3), power(3.0, n=4), power(3.0)) == (9.0, 27.0, 81.0, 9.0)
     assert power.stats()["traced"] == 3
     assert power.grad(3.0, n=3) == 27.0
-    # 1 and True are equal, and still not the same argument.
+    # 1 and True are equal, but different arguments.
     kind = bt.function(lambda x, n=0: x * 2.0 if isinstance(n, bool) else x)
     assert (kind(1.0, n=1), kind(1.0, n=True)) == (1.0, 2.0)
 
@@ -349,7 +349,7 @@ def test_what_cannot_be_recorded_is_refused_by_name(body, message):
         bt.function(body)(1.0)
     if raised.type is bt.TraceError and message not in ("no numbers",):
         assert f"{__file__}:" in str(raised.value)
-    # The graph that was current before is current again.
+    # The previous current graph is current again.
     assert bt.Value(1.0).data == 1.0
 
 
@@ -585,7 +585,7 @@ def test_under_no_grad_a_function_is_traced_and_replayed_as_elsewhere(call):
         for f in (before, between):
             assert [call(f, x) for x in (2.0, -2.0)] == wanted
             assert [call(f, x) for x in (2.0, -2.0)] == wanted
-        # And the block goes on around it.
+        # And the surrounding block continues.
         assert (bt.Value(1.0) * 2.0).op == "constant"
     assert [call(before, x) for x in (2.0, -2.0)] == wanted
     assert (bt.Value(1.0) * 2.0).op == "mul_by_constant"

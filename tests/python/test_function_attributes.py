@@ -1,4 +1,4 @@
-"""Attributes that a traced function reads: each call looks at them again."""
+"""Attributes read by a traced function: each call checks them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_an_attribute_of_a_closed_over_object():
     assert (f(3.0), f.grad(3.0), traced(f)) == (15.0, 5.0, 2)
     cfg.rate = 10.0 / 2.0
     assert (f(3.0), traced(f)) == (15.0, 2)
-    # What the body does not name does not matter.
+    # Attributes that the body does not use do not matter.
     cfg.other = 7.0
     assert (f(3.0), traced(f)) == (15.0, 2)
 

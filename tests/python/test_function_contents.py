@@ -1,4 +1,5 @@
-"""What lists, dicts and sets hold is looked at again before every replay; what cannot be looked at is told once."""
+"""Contents of lists, dicts and sets are checked before every replay; contents that cannot be checked cause one
+warning."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class Scale:
 
 
 def changes(f, change, before, after):
-    """Calls with floats and on rows see a change, and only that one."""
+    """Calls with floats and on rows notice this change, and only this one."""
     rows = np.array([[1.0]])
     assert (f(1.0), f.map(rows)[0]) == (before, before)
     traced = f.stats()["traced"]
@@ -132,7 +133,7 @@ def test_attributes_that_are_made_up_are_watched_by_what_makes_them_up():
         made_up.rates["rate"] = 2.0
         f.forget()
         assert f(1.0) == 2.0
-        # What such a class really has is watched, and nothing is said.
+        # Real attributes of such a class are watched, without a warning.
         plain = bt.function(lambda x: made_up.rates["rate"] * x.exp() + len([x]))
         assert plain(0.0) == 3.0
         made_up.rates["rate"] = 5.0

@@ -1,4 +1,4 @@
-"""Hessians, directions, Jacobians and their sparse forms; SciPy's solvers on traced functions."""
+"""Hessians, directional derivatives, Jacobians and their sparse forms; SciPy's solvers on traced functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPS = [
 
 
 def random_body(seed, n):
-    """A random smooth function of n numbers, written with operators."""
+    """A random smooth function of n numbers, using operators."""
     rng = np.random.default_rng(seed)
     plan = [(int(rng.integers(len(OPS))), *rng.integers(0, n + i, size=2), float(rng.normal())) for i in range(14)]
 
@@ -127,7 +127,7 @@ def test_scipy_minimises_rosenbrock(n):
     x0 = np.tile([-1.2, 1.0], n // 2)
     for method, more in (("BFGS", {}), ("Newton-CG", {"hessp": f.hvp}), ("trust-exact", {"hess": f.hessian})):
         found = scipy.optimize.minimize(f.value_and_grad, x0, jac=True, method=method, tol=1e-8, **more)
-        # From this start the chain of 100 has a second minimum near -1 in the first coordinate.
+        # From this start the chain of 100 converges to a second minimum near -1 in the first coordinate.
         assert np.abs(f.grad(found.x)).max() < 1e-4
         assert found.fun < 1e-8 or n > 2
     assert f.stats()["traced"] == 1

@@ -1,4 +1,4 @@
-"""Misuse of traced functions: each mistake is a typed error that says what is wrong, where, and what to do."""
+"""Misuse of traced functions: a typed error says what is wrong, where, and how to correct it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HERE = r"test_function_errors\.py:\d+"
 
 
 def line(text: str) -> int:
-    """The line of this file that contains a text, for the first time."""
+    """The number of the first line of this file that contains a text."""
     with open(__file__) as file:
         return next(k for k, found in enumerate(file, 1) if text in found)
 

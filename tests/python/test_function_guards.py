@@ -1,4 +1,4 @@
-"""Functions with branches, loops on data and early returns, against the eager graph bit for bit."""
+"""Functions with branches, data-dependent loops and early returns, against the eager graph bit for bit."""
 
 from __future__ import annotations
 
@@ -120,5 +120,5 @@ def test_a_body_that_flips_coins_is_refused():
     f = bt.function(lambda x: x if (x > 0.0) == next(flips) else -x)
     with pytest.warns(bt.StaleRiskWarning, match="list_iterator, which every run of the body advances"):
         f(1.0)
-    # It is replayed: what the body does besides computing happens while it is traced.
+    # The second call replays: side effects of the body happen only while it is traced.
     assert f(2.0) == 2.0

@@ -1,4 +1,4 @@
-"""Traced functions called with Values: the program goes onto their graph, with the gradients of the body."""
+"""Traced functions called with Values: the program is inlined in their graph, with the gradients of the body."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def leaves(arguments):
 
 @pytest.fixture(autouse=True)
 def own_graph():
-    """Not the graph of all tests, in which something may wait to be evaluated: then the body runs."""
+    """Not the common graph of all tests, which may contain unevaluated nodes: then the body runs."""
     with bt.Graph():
         yield
 
@@ -58,7 +58,7 @@ def test_values_and_gradients_are_those_of_the_body(body, arguments):
             (b * 1.5).backward()
         assert [np.ravel(x.grad).tolist() for x in mine] == [np.ravel(x.grad).tolist() for x in plain]
     assert type(f(*mine)) is type(body(*plain))
-    # Vectors are other arguments than lists, and are traced once more.
+    # Vectors and lists are different arguments, so it is traced once more.
     assert len(ran) - before <= 1
 
 

@@ -1,4 +1,4 @@
-"""Second derivatives of every op, and all derivatives of random programs, against those that mpmath computed."""
+"""Second derivatives of every op, and all derivatives of random programs, against mpmath."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def test_derivatives_against_mpmath():
         f = bt.function(lambda x, body=body: body(bt, *(x[k] for k in range(len(x)))))
         x, n = np.array(x), len(x)
         v = np.array([1.0, -0.5, 0.25, 2.0, -1.5][:n])
-        # An op alone is right to a few units in the last place, however small; a program, to its largest entry.
+        # A single op is accurate to a few units in the last place, however small; a program, relative to its largest
+        # entry.
         alone = not name.startswith("program")
         close = {"rtol": 2e-14 if alone else 1e-11, "atol": 0.0 if alone else 1e-12 * max(1.0, np.abs(hessian).max())}
         sums = {"rtol": close["rtol"], "atol": 1e-12 * max(1.0, np.abs(hessian).max(), np.abs(gradient).max())}

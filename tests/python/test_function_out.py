@@ -1,4 +1,4 @@
-"""``out=``: results of derivatives in arrays of the caller."""
+"""``out=``: results of derivatives in the caller's arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What replays promise about numbers that change: its own state, limits, static arguments, files, audits, profilers."""
+"""Guarantees of replays about changing numbers: burtorch's state, limits, static arguments, files, audits,
+profilers."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ import burtorch as bt
 
 
 class Hidden:
-    """Reads a number by a way that no replay can watch."""
+    """Reads a number in a way that a replay cannot watch."""
 
     def __init__(self, k):
         self.limit = sys.getrecursionlimit
@@ -26,7 +27,7 @@ class Hidden:
 
 
 def unwatched(before):
-    """A function that reads the interpreter's recursion limit, less a number."""
+    """A function that reads the interpreter's recursion limit and subtracts a number."""
     return bt.function(lambda x: x * (sys.getrecursionlimit() - before))
 
 
@@ -44,7 +45,7 @@ def silenced(f, *arguments):
 
 
 def reads():
-    """Bodies that read numbers of burtorch's own, by name."""
+    """Bodies that read numbers of burtorch's state, by name."""
     graph = bt.Graph()
     with graph:
         other, row = bt.Value(2.0), graph.vector([1.0, 2.0])
@@ -248,7 +249,7 @@ def test_what_is_not_watched_is_told_once_with_its_line(limit):
 
 
 def test_paths_that_are_put_together_are_no_files():
-    """A warning would be an error here: ``os.path`` works on texts in C."""
+    """A warning would be an error here: ``os.path`` computes with strings in C."""
     f = bt.function(lambda x: x * len(os.path.normpath("a//b") + str(PurePath("a", "b").with_suffix(".py"))))
     assert f(2.0) == 2.0 * len("a/b" + "a/b.py")
 
@@ -263,7 +264,7 @@ class Annotated:
 
 
 def test_annotations_that_are_asked_for_are_no_change():
-    """CPython 3.14 makes them at that moment, and keeps them in the class."""
+    """CPython 3.14 creates them at that moment, and caches them in the class."""
     names = {"__name__": "annotated"}
     exec(compile(ANNOTATED, "annotated.py", "exec", dont_inherit=True), names)
     kind = names["Annotated"]
@@ -278,7 +279,7 @@ def test_annotations_that_are_asked_for_are_no_change():
     assert f(4.0) == 36.0
 
 
-@pytest.mark.alone  # audits end where they would take more than a share of the time
+@pytest.mark.alone  # audits end when they would exceed their share of the time
 @pytest.mark.parametrize("after", [1, 3, 6, 20])
 def test_an_audit_finds_a_change_within_the_next_doublings(limit, after):
     f = unwatched(limit)
@@ -389,7 +390,7 @@ def test_audits_take_little_of_the_time(limit):
     f = bt.function(long)
     for _ in range(100):
         silenced(f, 1.0)
-    # A tracing takes more than 5 ms, so a hundred short calls leave no time for one.
+    # Tracing takes more than 5 ms, so a hundred short calls leave no time for one.
     assert len(runs) <= 2
 
 

@@ -1,5 +1,5 @@
-"""Reclaim in generations: a graph that reclaims against a twin that never does, through the same random program. Every
-number, gradient, hash, label and refusal must be the same, and the graph must stay small."""
+"""Generational reclaim: a graph with reclaim and a twin without run the same random program. All numbers, gradients,
+hashes, labels and errors must be equal, and the graph must stay small."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from burtorch import Value
 
 
 class Twins:
-    """The same program on two graphs; ``pairs`` holds what is kept, once from each."""
+    """The same program on two graphs; ``pairs`` has the live objects of both."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -66,7 +66,7 @@ class Twins:
 
     def rewind(self) -> None:
         if self.marks:
-            # Marks taken later are undone, but for those between which and this one nothing was left by a reclaim.
+            # Later marks are undone, except those with no remaining nodes in between.
             del self.marks[self.rng.randrange(len(self.marks)) + 1 :]
             for graph, mark in zip(self.graphs, self.marks[-1]):
                 graph.rewind(mark)
@@ -162,7 +162,7 @@ def test_hashes_stay_with_their_nodes() -> None:
 
 
 def test_what_has_died_old_is_reclaimed_too() -> None:
-    """A large graph that is held, then dropped, again and again: old nodes that die do not pile up."""
+    """A large graph, held and then dropped, repeatedly: dead old nodes do not accumulate."""
     graph, largest = bt.Graph(), 0
     with graph:
         for _ in range(40):

@@ -1,4 +1,4 @@
-"""The programs of benches/gradbench: the answers of the tool against derivatives by hand, and its messages."""
+"""The programs of benches/gradbench: the tool's results against hand-written derivatives, and its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons inside a traced function answer as eager ones do, whatever they compare with."""
+"""Comparisons inside a traced function have the same results as eager ones, for all operands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TYPES = {"float64": np.float64, "float32": np.float32}
 
 
 def around(x, dtype):
-    """The numbers of a dtype next to x: what a rounded constant would mistake for each other."""
+    """The neighbours of x in a dtype, which a rounded constant would confuse."""
     try:
         x = float(x)
     except OverflowError:
@@ -30,7 +30,7 @@ def around(x, dtype):
 
 
 def random_constant(dice):
-    """A number of Python or NumPy beside which, or on which, lie numbers of both widths."""
+    """A Python or NumPy number equal to, or near, numbers of both widths."""
     x = dice.choice(
         [dice.uniform(-2, 2), dice.gauss(0, 1) * 10.0 ** dice.randrange(-45, 40), dice.randrange(-9, 10) / 8]
     )
@@ -53,7 +53,7 @@ def random_constant(dice):
 
 
 def bodies(c, compare, dice):
-    """Ways to ask, each with a result that tells the answer."""
+    """Comparisons in various forms, each with a result that depends on the outcome."""
     is_moderate = not isinstance(c, int) and abs(float(c)) < 1e30
     return [
         lambda x: x * 2.0 if compare(x, c) else x * 3.0,

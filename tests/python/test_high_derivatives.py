@@ -1,4 +1,4 @@
-"""Derivatives to the fourth order of random expressions, where movements vanish too, against power series."""
+"""Derivatives of order up to four of random expressions, also where tangents vanish, against power series."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class Series:
         return of(other) / self
 
     def along(self, first, slope):
-        """The series of f(self), whose derivative is `slope` times that of self; `slope` may read what is there."""
+        """The series of f(self), whose derivative is `slope` times that of self; `slope` may read the known
+        coefficients."""
         made = [first]
         for k in range(1, ORDER + 1):
             factor = slope(Series(made + [0.0] * (ORDER + 1 - k)))

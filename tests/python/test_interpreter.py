@@ -1,4 +1,4 @@
-"""What the interpreter does to Values: exit, fork, copying and pickling, subclasses, weak references, the collector."""
+"""Values and the interpreter: exit, fork, copying and pickling, subclasses, weak references, the collector."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_values_hold_their_graph_and_nothing_else():
 
 
 def test_nothing_leaks():
-    """Blocks that the interpreter has allocated, over all kinds of calls, right and wrong ones."""
+    """Blocks allocated by the interpreter, over all kinds of calls, valid and invalid."""
     graph = bt.Graph()
     x = Value(2.0, graph=graph)
     v = graph.vector([1.0, 2.0, 3.0])
@@ -278,7 +278,7 @@ def test_nothing_leaks():
     for _ in range(1000):
         every_kind()
     gc.collect()
-    # Free lists of the interpreter and ours may grow once; a leak would be a block a time.
+    # Free lists may grow once; a leak would be one block per call.
     assert sys.getallocatedblocks() - before < 500
 
 
@@ -309,7 +309,7 @@ def test_graphs_of_threads_that_ended_are_freed():
         thread.start()
         thread.join()
     bt.current_graph()
-    # `join` returns before the system has ended the thread, which is when its graph is given back.
+    # `join` returns before the system has ended the thread, which then frees its graph.
     for _ in range(1000):
         bt.Graph()
         alive = sum(r() is not None for r in refs)

@@ -1,4 +1,4 @@
-"""Ctrl-C at a random moment: KeyboardInterrupt within 100 ms, state intact, and the next run gives the same bits."""
+"""Ctrl-C at a random moment: KeyboardInterrupt within 100 ms, intact state, and the same bits in the next run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ long_calls = types.SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name
 
 N = 100_000
 LARGE = 4_000_000
-# Per kind of work; BURTORCH_INTERRUPTS=40 makes them 240.
+# Per kind of work; BURTORCH_INTERRUPTS=40 makes 240 in total.
 INTERRUPTS = int(os.environ.get("BURTORCH_INTERRUPTS", "6"))
 
 
@@ -41,7 +41,7 @@ def digest(numbers):
 
 
 class Build:
-    """Vector ops on many numbers; what an interrupted one has appended is rewound."""
+    """Vector ops on many numbers; nodes of an interrupted op are rewound."""
 
     def __init__(self):
         self.data = [0.001 * k for k in range(N)]
@@ -57,7 +57,7 @@ class Build:
 
 
 class Backward:
-    """One sweep over a long graph, again and again: an interrupted one commits no leaf."""
+    """Repeated backward passes over a long graph: an interrupted one changes no leaf."""
 
     def __init__(self):
         self.graph = bt.Graph()
@@ -75,9 +75,9 @@ class Backward:
             try:
                 self.root.backward()
             except KeyboardInterrupt:
-                # None or whole, never a part. Whole is right too: a sweep that has committed its leaves is over, and
-                # Python raises an interrupt that comes then, and before the next line, from here all the same. That
-                # a sweep which stops early commits nothing is shown by the core's tests: it stops at a node of choice.
+                # None or all, never a part. All is correct too: if the interrupt arrives after the backward pass has
+                # changed its leaves and before the next line, Python raises it from here as well. The core's tests show
+                # that a backward pass that stops early changes no leaf: they stop it at a chosen node.
                 assert digest(self.x.grad) in (before, self.whole)
                 raise
             self.whole = digest(self.x.grad)
@@ -85,8 +85,8 @@ class Backward:
 
 
 class Training:
-    """Steps of a model from the same start: an interrupted call leaves the gradient zero, as it was before the call, or
-    whole where the interrupt came after its end; never a part of it. It moves no values."""
+    """Steps of a model from the same start: an interrupted call leaves the gradient zero, as before the call, or
+    complete if the interrupt came after its end, but never partial. It changes no values."""
 
     def __init__(self, threads=1):
         self.params = bt.Parameters(seed=0)
@@ -116,7 +116,7 @@ class Training:
 
 
 class Parallel:
-    """Losses by several threads: an interrupted call appends nothing."""
+    """Losses computed by several threads: an interrupted call appends nothing."""
 
     def __init__(self):
         self.params = bt.Parameters(seed=0)
@@ -139,7 +139,7 @@ class Parallel:
 
 
 class Map:
-    """A function over rows, by two threads: an interrupted call returns nothing."""
+    """A function over rows, with two threads: an interrupted call returns nothing."""
 
     def __init__(self):
         np = pytest.importorskip("numpy")
@@ -152,7 +152,7 @@ class Map:
 
 
 class Save:
-    """A graph of a file of 100 MB: an interrupted save leaves the old file, and no other."""
+    """A graph with a file of 100 MB: an interrupted save leaves the old file, and no other."""
 
     def __init__(self, n=LARGE):
         self.folder = tempfile.TemporaryDirectory()
@@ -180,7 +180,7 @@ class Save:
 
 
 class Load:
-    """The same file: an interrupted load changes no number, or all where the interrupt came after its end."""
+    """The same file: an interrupted load changes no number, or all if the interrupt came after its end."""
 
     def __init__(self, n=LARGE):
         self.save = Save(n)
@@ -207,7 +207,7 @@ class Load:
 
 
 class Parameters:
-    """Parameters of 40 MB in the checkpoint format, to memory and back."""
+    """Parameters of 40 MB in the checkpoint format, saved to memory and loaded."""
 
     def __init__(self):
         self.params = bt.Parameters(seed=0)
@@ -242,7 +242,7 @@ class Softmax:
             try:
                 p = op(self.x)
             except KeyboardInterrupt:
-                # All of it where the interrupt came after its end and before the next line.
+                # Complete, if the interrupt came after the end and before the next line.
                 assert len(self.graph) in (before, before + LARGE)
                 raise
         return digest([p.sum().data, self.graph.node(LARGE).data])
@@ -264,7 +264,7 @@ KINDS = {
 
 @pytest.fixture(autouse=True)
 def without_collector():
-    """Python's own collection of a heap as large as this suite's takes longer than an interrupt may."""
+    """Python's garbage collection of this suite's heap takes longer than an interrupt may."""
     gc.collect()
     gc.disable()
     yield
@@ -272,13 +272,14 @@ def without_collector():
 
 
 def lateness(raised, used, at, used_at):
-    """Seconds of a CPU from a signal to its exception, as others use this machine too; but at least a tenth of all."""
+    """CPU seconds from a signal to its exception, because the machine is shared; but at least a tenth of the wall
+    time."""
     late = raised - at
     return max(min(used - used_at, late), late / 10)
 
 
 def interrupted_after(seconds, work):
-    """How late after the interrupt work() ended with KeyboardInterrupt, or None if it had ended before."""
+    """The delay after which work() ended with KeyboardInterrupt, or None if it had ended before."""
     at, ended = [], []
 
     def strike():
@@ -291,7 +292,7 @@ def interrupted_after(seconds, work):
         thread.start()
         work()
         ended.append(perf_counter())
-        # An interrupt that comes now is of no interest.
+        # A later interrupt is ignored.
         while True:
             sleep(0.01)
     except KeyboardInterrupt:
@@ -318,7 +319,7 @@ def strike_at_random(kind, work):
         found = interrupted_after(draw.uniform(0, typical), work.run)
         if found is not None:
             late.append(found)
-        # What was interrupted left nothing behind.
+        # The interrupted work left no remains.
         assert work.run() == wanted
     late.sort()
     if late:
@@ -331,9 +332,9 @@ def strike_at_random(kind, work):
 
 
 class Striker:
-    """Another process that sends SIGINT: it needs no lock of this one."""
+    """Another process that sends SIGINT, without any lock of this one."""
 
-    # The number of the clock of another process's time on a CPU, as Linux makes it.
+    # The id of the CPU clock of another process, as Linux computes it.
     CODE = """
 import os, signal, sys, time
 pid = int(sys.argv[1])
@@ -350,7 +351,8 @@ for line in sys.stdin:
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
 
     def strike(self, seconds, work):
-        """How late after a SIGINT in so many seconds work() raised KeyboardInterrupt; None if it had ended before."""
+        """The delay with which work() raised KeyboardInterrupt for a SIGINT after this time; None if it had ended
+        before."""
         has_ended = False
         try:
             self.process.stdin.write(f"{seconds}\n")
@@ -378,7 +380,7 @@ def striker():
 
 
 def sized(name, long_enough=0.06):
-    """The work of the least size that takes long enough, and how long."""
+    """The work of the smallest size that takes long enough, and its time."""
     n, most, make = long_calls.LONG[name]
     while True:
         run = make(name, n)
@@ -390,7 +392,7 @@ def sized(name, long_enough=0.06):
         n = min(most, n * (2 if took > long_enough / 4 else 4 if took > long_enough / 16 else 16))
 
 
-# For each call of the table; BURTORCH_STRIKES=20 for more.
+# For each call of the table; increase with BURTORCH_STRIKES=20.
 STRIKES = int(os.environ.get("BURTORCH_STRIKES", "2"))
 
 
@@ -449,7 +451,7 @@ def test_large_matrices_answer_ctrl_c(striker, name):
 
 @pytest.mark.parametrize("name", ["load", "Graph._repr_html_"])
 def test_an_interrupt_as_one_part_of_a_call_ends_is_raised_before_the_next(striker, name):
-    """A call asks every 5 ms, and once more as a part of it ends: one strike every 4 ms meets each of these moments."""
+    """A call checks every 5 ms, and when one of its parts ends: a signal every 4 ms hits all these moments."""
     with contextlib.ExitStack() as stack:
         run = stack.enter_context(contextlib.closing(Load(LARGE // 2))).run if name == "load" else sized(name)[0]
         wanted = run()
@@ -478,7 +480,7 @@ def test_every_public_call_is_long_or_short_for_a_reason():
 
 
 class Trap:
-    """An object one of whose special methods is interrupted."""
+    """An object with one interrupted special method."""
 
     hits = 0
 
@@ -489,7 +491,7 @@ def trapped(method):
         raise KeyboardInterrupt
 
     def attribute(self, name):
-        # What looks for an attribute that only some objects have.
+        # A lookup of an attribute that only some objects have.
         return interrupted(self)
 
     return type("Trap", (), {method: attribute if method == "__getattr__" else interrupted})()
@@ -510,7 +512,7 @@ def calls_with(trap):
     f = bt.trace(lambda x: x[0] * x[-1], [1.0, 2.0])
     for name, call in long_calls.public().items():
         if name in ("viz.run", "viz.show", "viz.live", "viz.Live") or name.startswith(("system.force", "data.")):
-            continue  # another process, all that comes later, and Python's open(), which masks it
+            continue  # another process, calls with deferred effects, and Python's open(), which masks it
         holder = name.rsplit(".", 1)[0]
         own = {"Graph": graph, "Value": x, "Vector": v, "Parameters": params, "Function": f}.get(holder)
         before = [] if own is None else [own]
@@ -551,7 +553,7 @@ def calls_with(trap):
 def test_an_interrupt_is_never_masked(method):
     trap = trapped(method)
     masked = set()
-    # The shape is read by NumPy where nothing is traced, which raises a TypeError of its own.
+    # Without tracing NumPy reads the shape, and raises its own TypeError.
     by_numpy = {"reshape", "transpose"} if method == "__getitem__" else set()
     for name, call in calls_with(trap):
         before = Trap.hits
@@ -568,7 +570,7 @@ def test_an_interrupt_is_never_masked(method):
 @pytest.mark.parametrize("module", ["scipy.sparse", "numpy"])
 def test_an_interrupt_of_an_import_is_not_taken_for_a_missing_package(monkeypatch, module):
     pytest.importorskip("scipy")
-    # In an interpreter of its own: what has been imported once is remembered.
+    # In a separate interpreter, because imports are cached.
     code = f"""
 import builtins, burtorch as bt
 f = bt.trace(lambda x: [x[0] * x[1]], [1.0, 2.0])

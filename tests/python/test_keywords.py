@@ -1,4 +1,4 @@
-"""Keywords that a call does not take are refused by name, with the nearest one, and never reach a traced body."""
+"""Unknown keywords are refused by name, with the nearest known one, and never reach a traced body."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BODIES = {
     "lambda": lambda x, scale=2.0: plain(x, scale),
 }
 
-# Methods of a Function that take keywords: a call, and their options.
+# Methods of a Function with keywords: a call, and its options.
 METHODS = {
     "__call__": ((X,), {}),
     "value_and_grad": ((X,), {"argnums": 0, "wanted": None, "out": None}),
@@ -127,7 +127,7 @@ def test_options_of_other_methods_are_no_static_arguments(method):
     f = bt.function(any_number if method.startswith("map") else any_keyword)
     for name in {"argnums", "wanted", "threads", "out", "stop", "deadline"} - set(options):
         if method == "__call__":
-            continue  # the body's own affair
+            continue  # keywords of the body
         with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
             getattr(f, method)(*arguments, **{name: 0})
 
@@ -177,7 +177,7 @@ def test_methods_without_static_arguments_take_no_other_keyword(method):
             getattr(f, method)(1)
 
 
-# Everything public that is no method of a Function.
+# All public callables that are not methods of a Function.
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLIC if not name.startswith("Function.")])
@@ -197,7 +197,7 @@ def test_bind_takes_functions_of_one_number():
         x[0] = 4.0
         assert (bound(), list(grad)) == (16.0, [8.0])
         x[0] = 3.0
-    # What has been recorded decides.
+    # The existing trace decides.
     f = bt.trace(lambda x: x * x, 2.0)
     assert f.bind(x, grad)() == 9.0
     assert f.stats()["variants"] == 1

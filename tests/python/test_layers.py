@@ -1,4 +1,4 @@
-"""Calls of layers: the shortcuts around Python give what the layer's attributes say, whatever is assigned to them."""
+"""Calls of layers: the fast paths follow the layer's attributes, including assigned ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_layer_uses_the_tensors_that_are_assigned_to_it() -> None:
     x = bt.current_graph().vector([0.5, -0.25])
     for _ in range(3):
         assert list(layer(x).data) == [math.tanh(0.5), math.tanh(-0.25)]
-    # Tied weights and a bias that is taken away, after calls and before.
+    # Tied weights, and a bias that is removed, before and after calls.
     other = bt.nn.Linear(params, 2, 2)
     other.weight.values[:] = [0.0, 2.0, 1.0, 0.0]
     other.bias.values[:] = [10.0, 20.0]

@@ -29,7 +29,7 @@ PARTS = 5
 
 
 class Right:
-    """Answers operators from the right."""
+    """Implements reflected operators."""
 
     def __radd__(self, other):
         return 1.0
@@ -38,14 +38,14 @@ class Right:
 
 
 class Strange:
-    """Is no number, whatever it is asked."""
+    """Not a number in any respect."""
 
     def __getattr__(self, name):
         raise AttributeError(name)
 
 
 class Falling:
-    """Raises something of its own from everything."""
+    """Raises its own exception from every method."""
 
     @property
     def dtype(self):
@@ -387,7 +387,8 @@ def resident():
 
 
 def run(call, n, seconds):
-    """Calls `n` times or for so many seconds, and does nothing else but look at the clock. Returns how often."""
+    """Makes `n` calls, or calls for this many seconds, and only reads the clock besides. Returns the number of
+    calls."""
     end, done = time.perf_counter() + seconds, 0
     while done < n and time.perf_counter() < end:
         for _ in itertools.repeat(None, min(n - done, 200)):
@@ -410,17 +411,17 @@ def test_a_kind_of_call_keeps_nothing(name):
         memory, grown, n = 0, [], 0
         for part in range(PARTS):
             if part == 1:
-                # The first part may touch code and memory that nothing has used before.
+                # The first part may touch code and memory for the first time.
                 memory = resident()
             blocks = sys.getallocatedblocks()
             n += run(call, CALLS // PARTS, SECONDS / PARTS)
-            # Cycles, as of a traceback and its frame, are left to the collector.
+            # Cycles, such as a traceback and its frame, are collected.
             gc.collect()
             grown.append(sys.getallocatedblocks() - blocks)
         memory = resident() - memory
     finally:
         gc.enable()
-    # What the interpreter fills once, such as a list of free objects, it fills in one of the parts; a leak is in all.
+    # The interpreter fills caches such as free lists in one part; a leak shows in all.
     assert min(grown) < 20, f"{grown} blocks in {PARTS} parts of {n} calls"
     assert memory < (1 << 20) + 4 * n, f"{memory} bytes after {n} calls"
     assert len(graph) < 20_000

@@ -1,4 +1,4 @@
-"""Loops whose states are small arrays, and loops over integers, against loops of Python."""
+"""Loops whose states are small arrays, and loops over integers, against Python loops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import burtorch as bt
 
 SIZES = [2, 3, 4, 5, 9, 17, 40]
 
-# Of a state h of n numbers, a matrix w of n rows and columns, and a slice x of n numbers: n numbers.
+# Steps from a state h of n numbers, a matrix w with n rows and columns, and a slice x of n numbers to n numbers.
 VECTOR_STEPS = [
     lambda h, w, x: w @ h,
     lambda h, w, x: h @ w,
@@ -31,7 +31,7 @@ VECTOR_STEPS = [
     lambda h, w, x: h * np.exp(-np.log1p(np.exp(x))),
 ]
 
-# Of matrices.
+# The same with matrices.
 MATRIX_STEPS = [
     lambda a, w, x: w @ a,
     lambda a, w, x: a @ a.T,
@@ -53,7 +53,7 @@ def unrolled(step, carry, xs):
 
 
 def bodies(seed, steps, is_matrix):
-    """A loop of random steps as a function of its first state, its matrix and its slices: kept, and unrolled."""
+    """A loop of random steps as a function of its first state, its matrix and its slices: rolled and unrolled."""
     rng = random.Random(seed)
     plan = [rng.choice(steps) for _ in range(rng.randint(1, 3))]
     n = rng.choice(SIZES[:4] if is_matrix else SIZES)
@@ -96,7 +96,7 @@ def test_loops_of_small_arrays_are_loops_of_python(seed, is_matrix):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_traced_loops_of_small_arrays_give_the_same_again_and_again(dtype):
-    """Arguments of a body are written in place from step to step; the next call begins with those that it is given."""
+    """A body's arguments are overwritten in place from step to step; the next call starts with its own arguments."""
 
     @bt.function
     def f(p, w):

@@ -1,4 +1,4 @@
-"""Loops of no step, of steps that read no carry, and of random steps, beside loops of Python."""
+"""Loops without steps, with steps that read no carry, and with random steps, against Python loops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ XS = np.array([0.5, -1.0, 2.0, 0.25])
 
 
 def kept(c, x):
-    """A step whose next carry does not depend on the carry."""
+    """A step whose next carry is independent of the carry."""
     return x * 2.0, c
 
 
@@ -83,7 +83,7 @@ def test_bodies_assign_nothing():
 
 
 def random_step(rng, depth, n):
-    """Operations on carries, a slice and w; which values are the next carries, and which is stacked."""
+    """Random operations on carries, a slice and w; the choice of the next carries, and of the stacked value."""
     ops, k = [], n + 2
     for _ in range(rng.integers(1, 5)):
         kind = rng.integers(0, 8 if depth < 2 else 6)
@@ -163,5 +163,5 @@ def test_nested_loops_have_the_gradients_of_unrolled_ones():
         )
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-290, err_msg=str(seed))
         only_close += not np.array_equal(found, expected)
-    # Carries that a step passes on, or that begin from one value, add up in another order.
+    # Carries passed on unchanged, or starting with the same value, are added in another order.
     assert only_close < 24

@@ -1,4 +1,4 @@
-"""Loops and choices that stay one instruction, against loops of Python."""
+"""Loops and choices that remain one instruction, against Python loops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ XS = np.array([0.5, -1.25, 2.0, 0.75])
 
 
 def unrolled(f, carry, xs, reverse=False):
-    """What scan means: the carry, and the results of the steps."""
+    """The definition of scan: the carry, and the results of the steps."""
     rows = list(reversed(xs)) if reverse else list(xs)
     ys = []
     for x in rows:
@@ -39,7 +39,7 @@ UNARY = [bt.sin, bt.cos, bt.tanh, lambda x: x * 0.5, lambda x: 1.0 / (x * x + 1.
 
 
 def random_body(seed):
-    """A step of a carry, a slice and a weight from outside: steps of arithmetic over what is there so far."""
+    """A random step with a carry, a slice and a captured weight: arithmetic on existing values."""
     rng = random.Random(seed)
     plan = [(rng.choice(UNARY), rng.choice(BINARY), rng.random(), rng.random()) for _ in range(rng.randint(1, 5))]
 

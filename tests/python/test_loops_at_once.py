@@ -1,4 +1,4 @@
-"""Loops of which parts are computed for all steps at once, against loops of Python, to the last bit."""
+"""Loops with parts computed for all steps at once, against Python loops, bit for bit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import burtorch as bt
 
-# Of numbers or vectors: a state h, a captured w, a slice x.
+# Numbers or vectors: a state h, a captured w, a slice x.
 OF_SLICES = [
     lambda w, x: np.exp(0.3 * x),
     lambda w, x: np.sin(w * x),
@@ -50,7 +50,7 @@ def unrolled(step, carry, xs, reverse):
 
 
 def loops(seed):
-    """A random loop, kept and unrolled, and its arguments."""
+    """A random loop, rolled and unrolled, and its arguments."""
     rng = random.Random(seed)
     shape, n = rng.choice(SHAPES), rng.choice([1, 2, 3, 5, 40])
     slices, states, results = rng.choices(OF_SLICES, k=2), rng.choices(OF_STATES, k=2), rng.choices(OF_RESULTS, k=2)
@@ -108,7 +108,7 @@ def test_gradients_of_gradients_and_batches_of_them(seed):
 
 
 def test_tables_are_read_for_all_steps_at_once():
-    """A state that meets rows of a table, by integers that come in slices."""
+    """A state that is combined with rows of a table, at indices from slices."""
     rng = np.random.default_rng(3)
     table, places = rng.standard_normal((6, 4)), rng.integers(-6, 6, 30)
 

@@ -1,7 +1,6 @@
-"""Loops whose bodies work on short arrays, which run in one room.
+"""Loops whose bodies work on short arrays, which share one workspace.
 
-They have the bits of the same loops with a choice in their bodies, which run step by step, and the numbers of loops
-of Python.
+They have the same bits as loops with a choice in the body, which run step by step, and the numbers of Python loops.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def half(x):
     return x * 0.5
 
 
-# Of an array with one axis of any length; every one gives an array of the same length.
+# Each maps an array with one axis of any length to one of the same length.
 WAYS = {
     "sum": lambda x, w: x + w,
     "difference": lambda x, w: w - x,
@@ -65,7 +64,7 @@ WAYS = {
 
 
 def checked(step, arguments):
-    """The values and the gradients of a scan, of one with a choice, and of a loop of Python."""
+    """The values and the gradients of a scan, of one with a choice, and of a Python loop."""
 
     def rolled(x, w, ys):
         x, kept = bt.scan(lambda x, y: step(x, w, y), x, ys)

@@ -1,5 +1,5 @@
-"""Random loops whose steps call transforms, primitives, checkpoints, choices and loops of what they capture, beside
-loops of Python: values, gradients, tangents, second derivatives and batches."""
+"""Random loops whose steps apply transforms, primitives, checkpoints, choices and loops to captured values, against
+Python loops: values, gradients, tangents, second derivatives and batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def made_primitive():
 PRIMITIVE = made_primitive()
 CHECKPOINT = bt.checkpoint(lambda x, y: bt.sin(x) * y + x)
 FUNCTION = bt.function(lambda x, y: bt.exp(-(x * x)) * y)
-# Of two vectors, a number that is known, and a captured vector.
+# Two vectors, a number known at tracing, and a captured vector.
 OPS = [
     lambda a, b, k, w: a + b,
     lambda a, b, k, w: a * b,
@@ -52,7 +52,8 @@ OPS = [
 
 
 def random_step(rng, depth, n):
-    """Operations on carries, a slice and two captured vectors; the next carries, and what is stacked."""
+    """Random operations on carries, a slice and two captured vectors; returns the next carries and the stacked
+    value."""
     ops, k = [], n + 3
     for _ in range(rng.integers(n, 5)):
         i, j, known = (int(x) for x in (*rng.integers(0, k, 2), rng.integers(0, 4)))
@@ -152,7 +153,7 @@ def test_rolled_loops_are_unrolled_ones(mode):
         size = np.abs(expected).max()
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * size, err_msg=f"{seed}")
         only_close += not np.array_equal(found, expected)
-    # Gradients but for those that docs/loops.md names; the others without an exception.
+    # Except for the gradients named in docs/loops.md; the others without exception.
     assert only_close <= {"gradient": 2, "gradients of rows": 2, "second": 30}.get(mode, 0)
 
 

@@ -1,4 +1,4 @@
-"""A graph reads from any number of Parameters, and lets those go that no living node reads."""
+"""A graph reads from any number of Parameters, and releases those that no live node reads."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_hundred_models_one_after_the_other(graph, kind):
             assert out.data == pytest.approx(net([0.5, -1.0])[0], rel=1e-14)
         most = max(most, len(alive))
         assert out.graph is graph
-    # Dead models go: their numbers are what takes memory.
+    # Dead models are freed: their numbers take the memory.
     assert most <= 24
     del params, net, out
     graph.collect()
@@ -73,7 +73,7 @@ def test_twenty_models_at_once(graph):
     assert graph.recompute(loss) == pytest.approx(
         sum((k + 1) * net([0.5, -1.0])[0] for k, (_, net) in enumerate(models))
     )
-    # Half of them go.
+    # Half of them are freed.
     del loss, alone
     kept = outs[10:]
     del outs, models[:10], params, net

@@ -1,4 +1,4 @@
-"""Graphs in memory of the caller, and neurons on the scalar level."""
+"""Graphs in the caller's memory, and neurons made of scalars."""
 
 import array
 

@@ -30,7 +30,7 @@ def test_kinds_add_up_and_nothing_moves():
     assert use.frozen == 4 * 27 * 64
     assert use.trainable == 4 * (len(params) - 27 * 64)
     assert use.optimizer_state >= 2 * use.trainable
-    # 64 samples of 16 symbols of 64 numbers, 8 hidden ones twice, 27 logits and probabilities.
+    # 64 samples with 16 embeddings of 64 numbers, twice 8 hidden units, 27 logits and 27 probabilities.
     assert use.activations >= 4 * 64 * (1024 + 16 + 54)
     assert use.error_signal >= use.trainable + 4 * 64 * 1024
     assert use.inputs_and_outputs >= 4 * 64 * 17
@@ -47,7 +47,7 @@ def test_memory_does_not_grow_with_the_batch():
             y, large_y = x, large_x
         small, large = (bt.memory(bt.Oracle(model), None, b) for b in ((x, y), (large_x, large_y)))
         assert large.activations <= small.activations + 4096  # the log of rewinds
-        # The gradient of a chunk of samples is added to that of those before.
+        # The gradient of a chunk of samples is added to that of earlier chunks.
         assert large.error_signal <= small.error_signal + small.trainable + 4096
         assert large.optimizer_state == 0
 

@@ -1,4 +1,4 @@
-"""Files and states of models whose Tensors are as long but which compute something else: each setting of each model."""
+"""Files and states of models with Tensors of equal length but different computations: each setting of each model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ nn = bt.nn
 
 
 class Deep(nn.Module):
-    """A user's class, with layers in lists and dicts."""
+    """A user-defined class with layers in lists and dicts."""
 
     def __init__(self, params, heads=2, eps=1e-5, activation="relu"):
         self.blocks = [nn.Block(params, 8, heads, eps=eps)]
@@ -27,7 +27,7 @@ class Plain:
         self.deep = Deep(params, **settings)
 
 
-# A model, and settings that keep the shapes of its Tensors, with what the message must name.
+# A model, and settings that keep the shapes of its Tensors, with the words that the message must contain.
 CASES = {
     "gpt heads": (lambda p, v: nn.GPT(p, 5, context=4, layers=1, heads=v, width=8), (2, 4), "heads"),
     "gpt eps": (lambda p, v: nn.GPT(p, 5, context=4, layers=1, heads=2, width=8, eps=v), (1e-5, 1e-3), "eps"),
@@ -90,7 +90,7 @@ def test_states_of_plain_classes_are_compared_too():
     saved, other = Plain(bt.Parameters(), heads=2), Plain(bt.Parameters(), heads=4)
     with pytest.raises(bt.FormatError, match=r"deep.blocks.0.attention.heads is 2, expected 4"):
         nn.load_state_dict(other, nn.state_dict(saved))
-    # A dict that says nothing of its model is taken by names and lengths.
+    # A dict without a model description is matched by names and lengths.
     nn.load_state_dict(other, dict(nn.state_dict(saved)))
     assert nn.state_dict(other) == nn.state_dict(saved)
 

@@ -9,7 +9,7 @@ import burtorch as bt
 
 
 class Weights:
-    """Matrices and vectors that are taken one after the other from a flat array."""
+    """Takes consecutive matrices and vectors from a flat array."""
 
     def __init__(self, flat):
         self.flat, self.at = flat, 0
@@ -26,7 +26,7 @@ TEXT = RNG.integers(0, SYMBOLS, CONTEXT + 1)
 
 
 def mlp(flat):
-    """64 inputs, 64 units of tanh, 10 classes; the mean cross-entropy of 8 rows."""
+    """64 inputs, 64 tanh units, 10 classes; the mean cross-entropy of 8 rows."""
     w = Weights(flat)
     hidden = np.tanh(bt.affine(w.take(64, 64), ROWS, w.take(64)))
     return np.mean(bt.softmax_cross_entropy(bt.affine(w.take(10, 64), hidden, w.take(10)), CLASSES))
@@ -37,7 +37,8 @@ def normed(x, w):
 
 
 def gpt(flat):
-    """Tokens and places, layers of causal attention and gelu, a head; the mean cross-entropy of the next symbol."""
+    """Token and position embeddings, layers of causal attention and gelu, a head; the mean cross-entropy of the next
+    token."""
     w = Weights(flat)
     x = w.take(SYMBOLS, WIDTH)[TEXT[:-1]] + w.take(CONTEXT, WIDTH)
     split = WIDTH // HEADS
@@ -58,7 +59,7 @@ SIZES = {
 
 
 def difference(gradient, w, v, h=2e-3):
-    """The slope of a gradient along v, by Richardson's extrapolation of central differences."""
+    """The derivative of a gradient along v, by Richardson's extrapolation of central differences."""
 
     def central(h):
         return (gradient(w + h * v) - gradient(w - h * v)) / (2 * h)

@@ -1,4 +1,4 @@
-"""What the command line loads: models of today, and those of the form before, of which nothing broken is believed."""
+"""Model files on the command line: the current form, and the previous one, of which damaged files are refused."""
 
 from __future__ import annotations
 

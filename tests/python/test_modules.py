@@ -8,7 +8,7 @@ VOCAB, CONTEXT, LAYERS, HEADS, WIDTH = 11, 9, 2, 2, 8
 
 
 class GPT(bt.nn.Module):
-    """The built-in GPT, rebuilt from layers; its tensors lie in the same order."""
+    """The built-in GPT, rebuilt from layers; its tensors have the same order."""
 
     def __init__(self, params):
         self.embedding = bt.nn.Embedding(params, VOCAB, WIDTH, positions=CONTEXT)
@@ -173,7 +173,7 @@ def test_built_in_models_speak_as_modules_do():
 
 
 class Chars:
-    """The character model as a plain class: no base, no registering."""
+    """The character model as a plain class, without a base class or registration."""
 
     def __init__(self, params, vocab=7, context=3, embedding=5, hidden=6):
         self.table = bt.nn.Embedding(params, vocab, embedding)

@@ -1,4 +1,4 @@
-"""Clients divided among processes: the same bits as in one, kills, resumes, and what is refused. Needs mpi4py."""
+"""Clients divided among processes: the same bits as in one process, kills, resumes, and refusals. Needs mpi4py."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from burtorch import mpi as mpi_module
 
 HERE = Path(__file__).parent
 hashes = runpy.run_path(str(HERE / "mpi_hash.py"))["main"]
-# Open MPI refuses root, and more processes than cores, unless told otherwise; containers may have no network but
-# loopback, and may forbid processes to read each other's memory.
+# Open MPI by default refuses root and more processes than cores; containers may have only the loopback network, and may
+# forbid processes to read each other's memory.
 ALLOWED = {f"{name}_ALLOW_RUN_AS_ROOT{more}": "1" for name in ("OMPI", "PRTE") for more in ("", "_CONFIRM")}
 CONTAINED = {
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -62,13 +62,13 @@ def test_threads_change_no_bit_of_any_method():
 
 
 def test_problems_of_their_own_change_no_bit_of_any_method():
-    """Against a split of one problem: iterates, states and counts after 50 rounds."""
+    """Compared with splitting one problem: iterates, states and counts after 50 rounds."""
     assert list(hashes("local", 2, own=True)) == list(hashes())
 
 
 @pytest.mark.parametrize(("ranks", "own"), [(1, []), (2, ["own"]), (4, [])])
 def test_ranks_change_no_bit_of_any_method(mpiexec, ranks, own):
-    """Iterates, states and counts after 50 rounds, of a split or of clients with problems of their own."""
+    """Iterates, states and counts after 50 rounds, for a split and for clients with their own problems."""
     done = mpi(mpiexec, ranks, "mpi_hash.py", *own)
     assert done.stdout.splitlines() == list(hashes()), done.stderr
 
@@ -99,14 +99,14 @@ if engine.rank == 0:
 
 
 def test_sums_in_any_order_are_those_of_the_tree_within_rounding(mpiexec, tmp_path):
-    """`deterministic=False`, of all methods after 50 rounds; and compressed messages take fewer bytes."""
+    """`deterministic=False`, for all methods after 50 rounds; compressed messages take fewer bytes."""
     (tmp_path / "plain.py").write_text(PLAIN)
     done = mpi(mpiexec, 2, tmp_path / "plain.py", HERE / "mpi_hash.py")
     assert done.returncode == 0, done.stderr
     n, apart, whole, compressed = map(float, done.stdout.split())
     assert (n, apart > 0.0) == (18.0, True)
     assert apart < 1e-12
-    # Clients 0 to 5 of twelve are two subtrees: TopK(10) leaves at most 60 numbers of 12 bytes, and counts.
+    # Clients 0 to 5 of twelve are two subtrees: TopK(10) leaves at most 60 numbers of 12 bytes each, plus counts.
     assert 2 * 8 * 5000 < whole < 2 * 8 * 5050
     assert compressed < 12 * (60 + 14) + 100
 
@@ -146,7 +146,7 @@ except ValueError as error:
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_gradients_of_a_divided_batch_are_the_mean_in_a_fixed_order(mpiexec, tmp_path, ranks):
-    """Sent in parts while the rest is computed, or afterwards: the bits of a sum by hand; other models are refused."""
+    """Sent in parts during the computation, or afterwards: the bits of a sum by hand; other models are refused."""
     (tmp_path / "parallel.py").write_text(PARALLEL)
     done = mpi(mpiexec, ranks, tmp_path / "parallel.py")
     assert done.returncode == 0, done.stderr
@@ -169,7 +169,7 @@ def test_sums_that_are_mostly_zero_are_sent_as_places_and_numbers():
 
 def test_the_model_counts_subtrees_and_refuses_what_makes_no_sense():
     def plain(start, end, n, size):
-        """The largest nodes of the tree, from this one down, whose clients are all in the range."""
+        """The largest nodes of the tree, at or below this one, whose clients are all in the range."""
         whole = [k for k in range(size[0], size[1]) if k < n]
         if not whole or whole[-1] < start or whole[0] >= end:
             return []
@@ -185,7 +185,7 @@ def test_the_model_counts_subtrees_and_refuses_what_makes_no_sense():
     common = {"clients": 10, "seconds": 1.0, "numbers": 100, "alpha": 0.5, "beta": 0.01}
     one, two = mpi_module.predict([1, 2], **common)
     assert (one.compute, one.exchange, one.efficiency) == (10.0, 0.0, 1.0)
-    # Clients 0 to 4 are 2 subtrees, 5 to 9 are 3: 1 alpha, 1 alpha, and 3 sums of 800 bytes.
+    # Clients 0 to 4 form 2 subtrees, 5 to 9 form 3: 1 alpha, 1 alpha, and 3 sums of 800 bytes.
     assert (two.compute, two.exchange) == (5.0, 0.5 + 0.5 + 24.0)
     assert two.speedup == pytest.approx(10.0 / 30.0)
     assert mpi_module.predict([2], **common, sent=3)[0].exchange == pytest.approx(1.0 + 0.01 * 12 * 3 * 5)
@@ -271,7 +271,7 @@ def data(tmp_path):
 
 
 def test_a_killed_rank_ends_all_and_others_go_on(mpiexec, data, tmp_path):
-    """SIGKILL at random moments, then resumed with another number of ranks: the hash of a run that was never killed."""
+    """SIGKILL at random moments, then resumed with another number of ranks: the hash of an uninterrupted run."""
     command = ["-m", "burtorch", "optimise", "--data", data, "--l2", "0.01", "--method", "ef21:topk:3,diana:randk:3"]
     command += ["--epochs", "500", "--records", "60", "--json"]
     whole = json.loads(mpi(mpiexec, 1, *command).stdout)
@@ -319,7 +319,7 @@ def states(folder):
 
 
 def is_rank(pid, parent):
-    """Whether a process is a Python of ours under this mpiexec, which may have started it by another process."""
+    """Whether a process is one of our Python processes under this mpiexec, possibly via another process."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             is_ours = b"optimise" in file.read() and os.readlink(f"/proc/{pid}/exe") == os.path.realpath(sys.executable)
@@ -379,7 +379,7 @@ def test_methods_refuse_what_processes_cannot_do():
 
 
 class Alone:
-    """One process, as an engine."""
+    """A single process as an engine."""
 
     spoil = interrupt = False
 

@@ -1,4 +1,4 @@
-"""Models in Python: shapes, parameters, values against plain arithmetic, refusals that change nothing."""
+"""Models in Python: shapes, parameters, values against plain arithmetic, refusals without changes."""
 
 from __future__ import annotations
 

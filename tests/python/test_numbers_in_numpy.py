@@ -1,4 +1,4 @@
-"""Single numbers of burtorch beside arrays of several dimensions, and in NumPy's functions."""
+"""burtorch scalars in operations with arrays of several dimensions, and in NumPy functions."""
 
 from __future__ import annotations
 

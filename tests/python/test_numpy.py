@@ -1,4 +1,4 @@
-"""NumPy beside Values and Vectors: scalars on both sides, arrays of any dimensions, object arrays, ufuncs by name."""
+"""NumPy with Values and Vectors: scalars on both sides, arrays of any dimension, object arrays, ufuncs by name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Functions of NumPy with axes, shapes and counts that fit and that do not: results, or errors, beside NumPy's own.
+"""NumPy functions with valid and invalid axes, shapes and counts: results or errors, compared with NumPy's own.
 
-Every row of the table runs on floats and integers of all shapes with all axes: out of range, negative, twice, of other
-types. What NumPy refuses, Arrays refuse; what both accept is equal. What Arrays alone refuse is counted.
+Every row of the table runs on floats and integers of all shapes with all axes: out of range, negative, repeated, of
+other types. Arrays refuse what NumPy refuses; if both accept, the results are equal. Cases that only Arrays refuse
+are counted.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def at(function, *arguments, **keywords):
 
 
 def each(function, choices):
-    """Calls without an axis of the table."""
+    """Calls without an axis from the table."""
     return [lambda x, axis, choice=choice: function(x, choice) for choice in choices]
 
 
@@ -179,7 +180,7 @@ WITHOUT = {
 
 
 def outcome(call, *operands):
-    """Whether a call gives a result, and the result or the error."""
+    """Whether a call returns a result, and the result or the error."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -193,11 +194,11 @@ def listed(x):
 
 
 ACCIDENTS = ("cannot reshape array of size 0", "not enough values to unpack")
-"""Errors in NumPy's own code, of medians and rolls of nothing along no axis."""
+"""Errors inside NumPy's code, e.g. for empty medians and rolls."""
 
 
 def check(name, call, axis):
-    """How many calls NumPy takes, and how many of these Arrays refuse."""
+    """The number of calls that NumPy accepts, and the number of these that Arrays refuse."""
     taken = refused = 0
     for shape, dtype in itertools.product(SHAPES, (float, int)):
         x = np.random.default_rng(1).uniform(-4, 4, shape).astype(dtype)
@@ -205,7 +206,7 @@ def check(name, call, axis):
         is_given, found = outcome(lambda x: run(lambda x: call(x, axis), x), x)
         case = (name, axis, shape, dtype)
         if is_given and (isinstance(expected, ZeroDivisionError) or str(expected).startswith(ACCIDENTS)):
-            continue  # of no elements, or by weights whose sum is 0: NaN of Arrays, whose numbers are not known
+            continue  # empty, or weights with the sum 0: Arrays give NaN, because the numbers are not known
         if is_given:
             assert is_right, (case, found, expected)
             assert same(listed(found), listed(expected), 1e-9), (case, found, expected)

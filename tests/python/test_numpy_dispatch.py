@@ -1,4 +1,4 @@
-"""Every public function of NumPy, called with Arrays: right against NumPy, or a TypeError that names it."""
+"""Every public NumPy function, called with Arrays: the same result as NumPy, or a TypeError that names it."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ SIDE_EFFECTS = {
     "bmat",
     "isfortran",
 }
-"""What reads or writes files or settings, or asks for objects; or answers before it looks at the Array's numbers."""
+"""Functions that use files or settings, need objects, or return before they read the Array's numbers."""
 MASKS = {"trapezoid"}
-"""Where masks are added, which are 0 and 1 here; in NumPy True + True is True."""
+"""Functions that add masks, which are 0 and 1 here; in NumPy True + True is True."""
 
 SINGULAR_VALUES = {"lstsq"}
-"""Whose last result is None here."""
+"""Functions whose last result is None here."""
 NUMBERS_AT_RANDOM = {"empty", "empty_like"}
 X = np.array([[0.3, -1.2, 2.0], [1.5, 0.7, -0.4]])
 Y = np.array([[1.3, 0.2, -2.0], [0.5, -0.7, 0.9]])
@@ -120,7 +120,7 @@ def test_a_function_is_right_or_a_type_error(name, f):
                 warnings.simplefilter("ignore")
                 expected = call(f, X.copy(), Y.copy(), S.copy(), V.copy())
         except Exception:
-            expected = Ellipsis  # NumPy refuses: so must we, or do better
+            expected = Ellipsis  # NumPy refuses: a refusal or a result is fine
         try:
             found = run(lambda *arrays: call(f, *arrays), X, Y, S, V)  # noqa: B023
         except TypeError as error:

@@ -1,4 +1,4 @@
-"""Functions of NumPy on Arrays that are made of several operations: numbers as NumPy's, derivatives as differences."""
+"""NumPy functions on Arrays that consist of several operations: numbers like NumPy's, derivatives like differences."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def listed(x):
 
 
 def in_all_ways(body, arrays, tolerance=1e-12):
-    """Numbers of a body where it is recorded, traced, and evaluated at once, beside NumPy's."""
+    """The results of a body when traced, replayed, and evaluated eagerly, compared with NumPy's."""
     with np.errstate(all="ignore"):
         expected = listed(body(*arrays))
     assert same(listed(run(body, *arrays)), expected, tolerance)
@@ -195,7 +195,7 @@ def test_reductions_of_no_elements():
 
 
 def differences(body, arrays, k):
-    """The derivative of the sum of a body's results, each weighted, by its k-th array."""
+    """The derivative of the weighted sum of a body's results with respect to its k-th array."""
 
     def total(*arrays):
         return sum((np.asarray(one) * weights(np.shape(one))).sum() for one in listed(body(*arrays)))
@@ -214,7 +214,7 @@ def weights(shape):
 
 
 def total(body):
-    """The sum of a body's results, each weighted, of Arrays."""
+    """The weighted sum of a body's results on Arrays."""
 
     def summed(*arrays):
         parts = [one for one in listed(body(*arrays)) if isinstance(one, bt.Array)]

@@ -1,7 +1,7 @@
-"""Nothing outside of the op table names an op: lists of ops elsewhere would have to be kept in step with it.
+"""No file outside the op table names an op: other lists of ops would have to be kept in step with it.
 
-Exempt are the files that define an operator or a method of the language as an op, and models, which are made of ops.
-Opcodes of structure (leaf, constant, part, blocks ...) are not looked for.
+Exempt are the files that define an operator or a method of the language as an op, and models, which consist of ops.
+Opcodes of structure (leaf, constant, part, blocks ...) are ignored.
 """
 
 import re
@@ -54,7 +54,7 @@ def rows(table):
 
 
 def named(source, names):
-    """The ops that a source names, comments left out."""
+    """The ops that a source names, comments removed."""
     source = re.sub(r"//[^\n]*", "", source)
     found = set(re.findall(r"(?<!std::)\b(?:Op|ops)::(\w+)", source))
     for group in re.findall(r"(?<!std::)\bops::\{([^}]*)\}", source):

@@ -1,4 +1,4 @@
-"""Problems, sampling, proximal operators, and what all methods do alike: counts, records, state, errors."""
+"""Problems, sampling, proximal operators, and behaviour common to all methods: counts, records, state, errors."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_softmax_terms_are_those_of_their_formula(layout):
 
 
 def test_any_number_of_threads_gives_the_same_bits():
-    """More samples than a chunk holds, so that several threads have work."""
+    """More samples than fit in a chunk, so that several threads have work."""
     rng = np.random.default_rng(0)
     f = opt.logistic_regression(rng.normal(size=(5000, 9)), np.where(rng.random(5000) < 0.5, 1.0, -1.0), l2=0.1)
     x, y = rng.normal(size=(2, 9))
@@ -239,7 +239,7 @@ SCALES = [1e-300, 1e-200, 1e-30, 1e-8, 1.0, 1e8, 1e17, 1e155, 1e300]
 
 @pytest.mark.parametrize("radius", [1e-290, 1e-8, 1.0, 1e10, 1e250, 1e307])
 def test_projections_are_right_at_any_scale(radius):
-    """Against exact arithmetic, within a few units in the last place of the radius or of the numbers that stay."""
+    """Against exact arithmetic, within a few units in the last place of the radius or of the remaining numbers."""
     rng = np.random.default_rng(3)
     given = [rng.normal(size=4) * scale for scale in SCALES]
     given += [np.full(3, scale) for scale in SCALES] + [
@@ -265,7 +265,7 @@ def test_projections_are_right_at_any_scale(radius):
 
 
 def test_projections_of_moderate_numbers_keep_their_bits():
-    """What the plain formulas give."""
+    """The same as by the plain formulas."""
     rng = np.random.default_rng(4)
     for _ in range(200):
         x, radius = rng.normal(size=6), rng.uniform(0.3, 3.0)

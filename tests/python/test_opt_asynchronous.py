@@ -1,4 +1,4 @@
-"""Workers on a virtual clock: against plain simulations with a queue of events, times, state, and what is refused."""
+"""Workers on a virtual clock: against plain simulations with an event queue, times, state, and refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ METHODS = {
 
 
 def philox(round, client, purpose=6):
-    """NumPy's generator of the sequence (seed 5, round, client, purpose), whose counter is one before its first."""
+    """NumPy's generator of the sequence (seed 5, round, client, purpose), whose counter starts one lower."""
     place = (purpose << 192 | client << 128 | round << 64) - 1
     counter = np.array([place >> shift & 2**64 - 1 for shift in (0, 64, 128, 192)], np.uint64)
     return np.random.Generator(np.random.Philox(key=5, counter=counter))
@@ -58,7 +58,7 @@ def batch(job, worker):
 
 
 def simulate(name, method, f, steps):
-    """The iterates and times of a plain simulation, whose events are in a heap."""
+    """The iterates and times of a plain simulation with a heap of events."""
     delays, gamma, x, now = method.delays, method.gamma, np.zeros(D), 0.0
     found = []
     if name == "MindFlayer":
@@ -123,7 +123,7 @@ def test_steps_are_those_of_a_plain_simulation(name, distribution):
 @pytest.mark.parametrize("sampling", [opt.Nice(2), opt.Reshuffle(1)], ids=repr)
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_resumes_bit_for_bit(name, sampling):
-    """Workers share the memory of draws: a permutation of one must not serve another."""
+    """Workers share the memory of draws: the permutation of one must not be used for another."""
     delays = opt.Delays(SECONDS, "exponential")
     whole, first, second = (METHODS[name](problem(), delays, sampling=sampling, seed=3) for _ in range(3))
     whole.run(60)
@@ -135,7 +135,7 @@ def test_a_method_resumes_bit_for_bit(name, sampling):
 
 
 def test_one_worker_or_equal_ones_make_known_methods():
-    """Ringmaster with max_delay 1, and Rennala of one worker that gathers one, take the steps of SGD."""
+    """Ringmaster with max_delay 1, and Rennala with one worker and one gradient, take the steps of SGD."""
     f = problem()
     one = opt.Delays([2.0])
     common = {"sampling": opt.Full(), "step": 0.05}
@@ -177,7 +177,8 @@ def test_fed_buff_divides_no_samples_twice_and_resumes_among_unequal_clients():
 
 
 def test_stragglers_cost_synchronous_methods_more_time():
-    """To the same accuracy Ringmaster needs less time than waiting for all workers, of which one is 40 times slower."""
+    """Ringmaster reaches the same accuracy in less time than waiting for all workers, one of which is 40 times
+    slower."""
     f = problem()
     ringmaster = opt.Ringmaster(f, delays=opt.Delays(SECONDS), max_delay=4, sampling=opt.Full())
     done = ringmaster.run(5000, callback=lambda record: record.grad_norm < 1e-6, record_every=10)
@@ -189,7 +190,7 @@ def test_stragglers_cost_synchronous_methods_more_time():
 
 @pytest.mark.parametrize(("seconds", "limit", "trials"), [([1.0], 0.02, 1), ([1.0, 3.0], 0.05, 2), ([1.0], 1e-3, 50)])
 def test_the_theory_step_of_mind_flayer_is_that_of_the_second_moment(seconds, limit, trials):
-    """Where few gradients come in time, the loss falls in the mean over many seeds, as the second moment says."""
+    """If few gradients arrive in time, the loss decreases on average over many seeds, as the second moment predicts."""
     f = opt.least_squares([[1.0, 0.0], [0.0, 1.0]], [1.0, 1.0])
     delays = opt.Delays(seconds, "exponential")
     common = {"delays": delays, "trials": trials, "limits": limit, "sampling": opt.Full(), "f_star": 0.0}
@@ -203,7 +204,7 @@ def test_the_theory_step_of_mind_flayer_is_that_of_the_second_moment(seconds, li
     assert max(ends) < method.record().gap
     with pytest.raises(FloatingPointError):
         opt.MindFlayer(f, step=0.5 / smooth, **{**common, "limits": 1e-3, "trials": 1}).run(10**6)
-    # Half of the smoothness is kept where enough of them come.
+    # Half of the smoothness is used if enough of them arrive.
     for many, limits in ((4, 3.0), (1, np.inf), (200, 0.2)):
         assert opt.MindFlayer(f, **{**common, "trials": many, "limits": limits}).gamma == 0.5 / smooth
 
@@ -237,7 +238,7 @@ def test_a_round_takes_as_long_as_its_slowest_client():
 
 
 def test_lost_work_takes_time_and_changes_no_iterate():
-    """What a client did in a round is done again until a draw of purpose 7 says that it is not lost."""
+    """A client repeats its work in a round until a draw of purpose 7 says that it is not lost."""
     f, dropout = problem(), 0.6
     delays = opt.Delays(SECONDS, "exponential")
     bits = 2 * 64 * D

@@ -1,4 +1,4 @@
-"""Vectors that clients keep: in float32 where a method allows it, and only of clients that have taken part."""
+"""Vectors stored by clients: in float32 if a method allows it, and only for clients that have taken part."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def made(name, clients=5, **more):
 
 
 def rows(method):
-    """The server's mean of what clients keep, what it is the mean of, and all vectors of clients."""
+    """The server's mean of the clients' vectors, the mean itself, and all vectors."""
     state = method.state_dict()["arrays"]
     mean, own = ("c", "c_i") if isinstance(method, opt.Scaffold) else ("g", "g_i")
     kept = {key: part for key, part in state.items() if key.endswith("_i")}
@@ -95,7 +95,7 @@ def test_a_method_resumes_bit_for_bit_and_refuses_what_it_would_round(name):
         after = second.state_dict()
         assert after["round"] == before["round"]
         assert all(after["arrays"][key].tobytes() == part.tobytes() for key, part in before["arrays"].items())
-        # Numbers of float32 are numbers of float64: a method that rounds nothing goes on from there.
+        # float32 numbers are exact in float64: a method without rounding continues from there.
         double.load_state_dict(before)
         assert double.x.tobytes() == second.x.tobytes()
 
@@ -161,7 +161,7 @@ print(megabytes("VmHWM") - before)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("method", ["EF21PP", "Scaffold", "FedAvg", "FedBuff", "EF21"])
 def test_clients_that_never_took_part_take_no_memory(method):
-    """A vector of each of these clients would take 160 MB; in float32 80."""
+    """A vector for each of these clients would take 160 MB; in float32 80."""
     done = subprocess.run([sys.executable, "-c", MEMORY, method], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < (80 + 40 if method == "EF21" else 40)

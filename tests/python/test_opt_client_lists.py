@@ -1,4 +1,4 @@
-"""Clients with problems of their own: the numbers of a split, problems of all kinds, constants, errors."""
+"""Clients with their own problems: the results of a split, problems of all kinds, constants, errors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_values_and_constants_are_those_of_a_split(kind):
 
 
 def test_sums_of_many_samples_have_the_bits_of_a_split():
-    """Samples in several chunks, which a regulariser is added to once; and threads."""
+    """Samples in several chunks, to which a regulariser is added once; and threads."""
     sparse, labels = opt.make_logistic(3000, 9, density=0.4, seed=2)
     features = sparse.toarray()
     parts = [np.arange(1300), np.arange(1300, 1310), np.arange(1310, 3000)]
@@ -92,14 +92,14 @@ def test_clients_may_differ_in_kind_and_regulariser():
         assert record.grad_norm == pytest.approx(np.linalg.norm(gradients), rel=1e-12)
     with pytest.raises(ValueError, match="only for the clients that have them"):
         opt.smoothness(method.problem, np.array_split(np.arange(method.problem.n), 2))
-    # The problem of a method may be given to another, whose clients are the same.
+    # The problem of a method may be passed to another, which has the same clients.
     again = opt.FedAvg(method.problem)
     again.run(30)
     assert again.x.tobytes() == method.x.tobytes()
 
 
 def test_functions_and_oracles_are_problems_of_clients():
-    """Against least squares: a function of a row, one of x alone, and an oracle of a model."""
+    """Against least squares: a function of a row, one of x only, and an oracle of a model."""
     params = bt.Parameters(dtype="float64")
     oracle = bt.Oracle(bt.nn.Linear(params, D - 1, 1), loss="mse", params=params)
     ones = np.c_[FEATURES[:, : D - 1], np.ones(N)]
@@ -176,7 +176,7 @@ def test_a_cycle_through_a_function_is_collected():
 
 
 def test_points_and_gradients_of_a_function_are_read_from_any_memory():
-    """Contiguous float64 is copied whole: also where it is not aligned, is not finite, or has another layout."""
+    """Contiguous float64 is copied at once; also misaligned, non-finite, and other layouts."""
     numbers = np.random.default_rng(0).normal(size=1000)
     numbers[3:5] = np.nan, np.inf
     unaligned = np.frombuffer(b"-" + numbers.tobytes(), np.uint8)[1:].view(np.float64)

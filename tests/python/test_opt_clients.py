@@ -1,4 +1,4 @@
-"""Methods of clients: against plain references and gradient descent, counts of bits, threads, state, errors."""
+"""Methods with clients: against plain references and gradient descent, bit counts, threads, state, errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ METHODS = {
 
 
 def compressed(method, round, client, x):
-    """What a client sends in a round."""
+    """The messages of a client in a round."""
     draw = compress.Draw(5, round, client)
     return method.compressor.compress(x, draw, client=client, n_clients=CLIENTS).decompress()
 
@@ -108,7 +108,7 @@ def test_a_hundred_steps_are_those_of_a_plain_reference(name, parts):
 
 
 def local_batch(k, n, round, steps, j):
-    """The samples of a local step of `Nice(2)` as `Sampling.batch` draws them, which has no clients: by given draws."""
+    """The samples of a local step of `Nice(2)` by `Sampling.batch`, which has no clients: given draws are used."""
     return opt.Nice(2).batch(n, seed=5, round=round * steps + j, client=k + 1)[0]
 
 
@@ -159,7 +159,7 @@ def test_ef21_sgdm_is_that_of_a_plain_reference():
 
 
 def test_scaffold_arrives_where_fed_avg_does_not():
-    """Clients differ: with several local steps FedAvg stays away from x*, SCAFFOLD arrives."""
+    """With different clients and several local steps, FedAvg stays away from x*, whereas SCAFFOLD converges."""
     f = problem()
     x_star = opt.solve(f, UNEQUAL)
     common = {"clients": UNEQUAL, "local_steps": 5, "step": 0.02}
@@ -171,7 +171,7 @@ def test_scaffold_arrives_where_fed_avg_does_not():
 
 
 def test_the_corrected_point_of_ef14_is_that_of_gradient_descent():
-    """Stich and Karimireddy 2020: x - mean e_i moves by step grad f(x), whatever the compressor leaves out."""
+    """Stich and Karimireddy 2020: x - mean e_i moves by step grad f(x), whatever the compressor omits."""
     f = problem()
     method = opt.EF14(f, clients=PARTS, compressor=compress.TopK(1), step=0.05)
 
@@ -215,7 +215,7 @@ def test_fed_avg_is_that_of_a_plain_reference():
 
 
 def tree_sum(rows):
-    """Of the clients' vectors, by halves: 2^k clients, and the rest."""
+    """The sum of the clients' vectors by halves: 2^k clients, and the rest."""
     if len(rows) == 1:
         return rows[0]
     half = 1 << (len(rows) - 1).bit_length() - 1
@@ -223,7 +223,7 @@ def tree_sum(rows):
 
 
 def gradient_descent(f, parts, gamma, steps):
-    """With the mean over clients, summed by the fixed tree."""
+    """With the mean over clients, summed in the fixed tree."""
     x = np.zeros(f.d)
     for _ in range(steps):
         x = x - gamma * ((1.0 / len(parts)) * tree_sum([f.grad(x, part) for part in parts]))

@@ -1,4 +1,4 @@
-"""Numbers out of range, and matrices of the caller."""
+"""Numbers out of range, and the caller's matrices."""
 
 from __future__ import annotations
 

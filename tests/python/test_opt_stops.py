@@ -1,4 +1,4 @@
-"""Runs of methods that a token ends: whatever the moment, the method is where whole steps have brought it."""
+"""Runs of methods ended by a token: at any moment, the method is in the state after whole steps."""
 
 from __future__ import annotations
 

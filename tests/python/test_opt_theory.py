@@ -1,5 +1,5 @@
-"""Theorems as tests: at random states of small problems all outcomes of a step are listed, and the expectation obeys
-the theorem's inequality; with four times the step it does not."""
+"""Theorems as tests: at random states of small problems all outcomes of a step are listed, and the expectation
+satisfies the theorem's inequality; with four times the step it does not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ N, D, SLACK, THIRDS = (SHARED[name] for name in ("N", "D", "SLACK", "THIRDS"))
 excesses, rand_k, ridge = (SHARED[name] for name in ("excesses", "rand_k", "ridge"))
 subsets, with_coin = SHARED["subsets"], SHARED["with_coin"]
 
-# Each gives a method, the state of a random generator, its outcomes, and a bound on the expectation: a function of
+# Each returns a method, the state of a random generator, its outcomes, and a bound on the expectation: a function of
 # (Phi, |grad f|^2).
 
 
@@ -53,7 +53,7 @@ def l_svrg(problem, rng, step, tau):
 
 
 def l_svrg_by_importance(problem, rng, step, power):
-    """Batches of one sample, drawn in proportion to a power of L_i."""
+    """Batches of one sample, drawn proportionally to a power of L_i."""
     x_star, weights = opt.solve(problem), opt.smoothness(problem).L_i ** power
     method = opt.LSVRG(problem, sampling=opt.Importance(1, weights), step=step, x_star=x_star)
 
@@ -93,10 +93,10 @@ def page(problem, rng, step, tau, pl):
     return method, state, with_coin(subsets(tau), method.p), bound
 
 
-# Methods of clients, of which each has a sample or two, and RandK(1) of 3 numbers: 81 outcomes of 4 clients, 9 of 2.
+# Methods with clients that have one or two samples each, and RandK(1) of 3 numbers: 81 outcomes for 4 clients, 9 for 2.
 
 PERM_K = [(1 / 24, (None, None, [[(k + 0.5) / 4, u, v]] * N)) for k in range(4) for u in THIRDS for v in (0.25, 0.75)]
-"""The rotation of the clients, and a permutation of three coordinates: the same for all clients."""
+"""The rotation of the clients, and a permutation of three coordinates, equal for all clients."""
 
 
 def dcgd(problem, rng, step):
@@ -284,7 +284,7 @@ def test_settings_that_a_theorem_does_not_cover_need_a_number_as_step():
 
 
 def test_rounding_is_no_strong_convexity():
-    """Data of too low a rank, in several ways and scales; full rank of a large condition is kept."""
+    """Rank-deficient data, in several ways and scales; full rank with a large condition number is recognised."""
     rng = np.random.default_rng(0)
     for n, d, scale in ((30, 4, 1.0), (300, 40, 1e-3), (3, 5, 1e6), (2000, 10, 1.0)):
         rows = rng.normal(size=(n, d)) * scale
@@ -304,7 +304,7 @@ def test_rounding_is_no_strong_convexity():
 
 
 def test_sampling_constants_are_the_variance():
-    """Over every batch of a small problem; importance with other probabilities."""
+    """Over every batch of a small problem; importance sampling with other probabilities."""
     rng = np.random.default_rng(0)
     v = rng.normal(size=(N, D))
     mean, square = v.mean(axis=0), (v**2).sum(axis=1)

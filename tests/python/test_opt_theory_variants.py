@@ -23,14 +23,14 @@ def lower_bound(problem):
 
 
 def near(rng):
-    """A point, and errors of all scales."""
+    """A point, and errors of all magnitudes."""
     return rng.normal(size=D) * 10.0 ** rng.uniform(
         -2, 1
     ), lambda *shape: rng.normal(size=shape) * 10.0 ** rng.uniform(-4, 1)
 
 
 def descent(method):
-    """The bound of methods that need no convexity, or of their Polyak-Lojasiewicz case."""
+    """The bound of methods without convexity, or their Polyak-Lojasiewicz case."""
     gamma, mu = method.gamma, method.constants.mu
     return lambda phi, g: (1.0 - gamma * mu) * phi if method.pl else phi - 0.5 * gamma * g
 
@@ -58,7 +58,7 @@ def of_marina(method, problem, rng, outcomes):
 
 
 def rounds_of_batches(n_clients, size, m, seed=0):
-    """A round in which `Nice(size)` of m samples draws them, for every combination of the clients' batches."""
+    """For every combination of the clients' batches, a round in which `Nice(size)` of m samples draws them."""
     found = {}
     wanted = len(list(itertools.combinations(range(m), size))) ** n_clients
     for round in itertools.count():
@@ -165,7 +165,7 @@ class Gap:
 
 
 def mind_flayer(problem, rng, step):
-    """Two workers, one trial each, which is in time with a probability of its own."""
+    """Two workers with one trial each, which finishes in time with a probability per worker."""
     delays, limits = opt.Delays([1.0, 3.0], "exponential"), [1.5, 2.0]
     options = {"delays": delays, "trials": 1, "limits": limits, "seed": 5}
     method = opt.MindFlayer(problem, **options, step=step, f_star=lower_bound(problem))
@@ -233,7 +233,7 @@ TIGHT = {
     "SCAFFOLD server step": (ONE, 0.0, 1),
     "SCAFFOLD cohort": (ONE, 0.0, 1),
 }
-"""Theorems that random problems do not come near: what makes the problem that a longer step violates."""
+"""Theorems whose bound random problems do not approach: parameters of the problem that a longer step violates."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -248,8 +248,9 @@ def test_the_theorem_holds_where_it_is_tight(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_four_times_the_step_violates_it_somewhere(name):
-    """With SCAFFOLD 16 times. Its constants leave more room: a round on quadratics is linear, so the worst state is an
-    eigenvector, and at 13 times the step no curvatures, clients, cohorts and local steps were found that violate it."""
+    """With SCAFFOLD 16 times. Its constants leave more room: a round on quadratics is linear, so the worst state is
+    an eigenvector, and at 13 times the step no curvatures, clients, cohorts and local steps were found that violate
+    it."""
     times = 16 if name.startswith("SCAFFOLD") else 4
     problems = [aligned(*TIGHT[name])] if name in TIGHT else None
     assert any(excess > 1e-6 for excess in excesses(CASES[name], f"theory*{times}", problems))

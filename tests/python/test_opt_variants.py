@@ -1,5 +1,5 @@
-"""L-Katyusha, VR-MARINA, PP-MARINA and EF21-BC: against plain references and the methods they extend, state, threads,
-bits, errors."""
+"""L-Katyusha, VR-MARINA, PP-MARINA and EF21-BC: against plain references and the methods they extend, state,
+threads, bits, errors."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_reductions_to_the_methods_they_extend():
 
 
 def test_l_katyusha_of_full_batches_is_the_accelerated_method_of_one():
-    """With all samples in a batch the reference point changes nothing but the point u, whichever samples are drawn."""
+    """With all samples in a batch the reference point changes only the point u, regardless of the draws."""
     f = problem()
     full, nice = (opt.LKatyusha(f, sampling=rule, p=0.2, seed=2) for rule in (opt.Full(), opt.Nice(N)))
     for method in (full, nice):
@@ -166,7 +166,7 @@ def test_bits_are_those_of_the_messages():
     record = method.run(10)[-1]
     up, whole = TOP.compress(np.arange(1.0, D + 1)).bits, D * 64
     assert record.bits_up == 10 * CLIENTS * up
-    # The first step starts from numbers as they are.
+    # The first step starts from full numbers.
     assert record.bits_down == CLIENTS * (whole + 9 * down.compress(np.arange(1.0, D + 1)).bits)
     pp = opt.PPMARINA(f, clients=PARTS, compressor=RAND, cohort=opt.Nice(2), p=0.3, seed=1)
     coins = [pp.step() and pp.drawn()[1] for _ in range(50)]

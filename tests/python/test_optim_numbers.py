@@ -1,4 +1,4 @@
-"""Optimisers, clips and freezes act on the numbers that they are given and on no others, whatever they are given."""
+"""Optimisers, clipping and freezing act on exactly the given numbers, in every form of argument."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Net(bt.nn.Module):
 
 
 class PlainNet:
-    """Keeps its Parameters at hand too, which hold numbers of others."""
+    """Also stores its Parameters, which hold other numbers too."""
 
     def __init__(self, params):
         self.params = params
@@ -37,7 +37,7 @@ class PlainNet:
 
 
 def everything(dtype):
-    """Parameters with something of each kind, and something between."""
+    """Parameters with an object of each kind, and numbers in between."""
     params = bt.Parameters(dtype=dtype, seed=3)
     made = {"first": params.tensor((3, 11), name="first")}
     for name, make in {
@@ -65,7 +65,7 @@ def of(model):
     return list(bt.nn.parameters(model))
 
 
-# What is given, and the Tensors that it means. A function, as a generator is given once.
+# Arguments, and the Tensors they denote. A function, because a generator can be used once.
 GIVEN = {
     "tensor": lambda m: (m.odd, [m.odd]),
     "row": lambda m: (m.first[1], [m.first[1]]),
@@ -102,7 +102,7 @@ GIVEN = {
 
 
 def draw_gradients(params, t, inside=None):
-    """Numbers that depend on the place and the step; zeros outside, where ``inside`` is given."""
+    """Numbers that depend on the position and the step; zeros outside ``inside``, if given."""
     draw = random.Random(t)
     grads = [draw.uniform(-1.0, 1.0) for _ in range(len(params))]
     if inside is not None:
@@ -144,9 +144,9 @@ def test_steps_move_what_is_given_and_nothing_else(name, kind, dtype):
     assert [after[k] for k in outside] == [start[k] for k in outside]
     assert [after[k] for k in sorted(inside)] == [wanted[k] for k in sorted(inside)]
     assert all((after[k] != start[k]) == (k not in fixed) for k in inside)
-    # Its state is of these numbers alone.
+    # Its state covers these numbers only.
     assert part.state_bytes * len(params) == all_of_it.state_bytes * len(inside)
-    # And so are gradients that it sets to zero.
+    # And so does zeroing gradients.
     before = bits(params.grads)
     part.zero_grad()
     zeroed = bits(params.grads)
@@ -181,7 +181,7 @@ def test_a_clip_scales_what_is_given_and_nothing_else(kind, dtype):
     draw_gradients(params, 1)
     for tensor in tensors:
         if not tensor.trainable:
-            tensor.freeze()  # which sets its gradients to zero again
+            tensor.freeze()  # which zeroes its gradients again
     before = list(params.grads)
     norm = sum(before[k] ** 2 for k in inside) ** 0.5
     assert bt.optim.clip_grad_norm(given, 0.25) == pytest.approx(norm, rel=1e-5)
@@ -213,7 +213,7 @@ def test_a_freeze_takes_what_is_given_and_nothing_else(kind):
 
 
 def is_frozen(params, k):
-    """Freezing what is frozen changes nothing."""
+    """Freezing again changes nothing."""
     before = params.n_trainable
     params.freeze((k, k + 1))
     if params.n_trainable == before:
@@ -242,7 +242,7 @@ def test_names_pairs_and_mixtures_are_frozen_together_or_not_at_all():
             params.freeze(wrong)
         assert params.n_trainable == before
     made.net.freeze()
-    assert before - params.n_trainable == made.net.n_parameters - 2  # two of them were frozen above
+    assert before - params.n_trainable == made.net.n_parameters - 2  # two were frozen above
     made.net.unfreeze()
     assert params.n_trainable == before + 2
 

@@ -1,4 +1,4 @@
-"""Oracles: formulas, shapes and types of batches, refusals that change nothing, threads, Ctrl-C."""
+"""Oracles: formulas, shapes and types of batches, refusals without changes, threads, Ctrl-C."""
 
 from __future__ import annotations
 

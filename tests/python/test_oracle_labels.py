@@ -1,4 +1,4 @@
-"""Labels of a callable's batch: whole numbers below 0 are numbers, others are indices."""
+"""Labels in a callable's batch: negative integers are numbers, other integers are indices."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_lanes_and_threads_that_are_not_there_are_refused(model):
 
 
 def test_the_difference_of_gradients_at_two_points(model):
-    """What MARINA, EF21 and PAGE ask for: grad f(x) - grad f(y) on one batch, with x left alone."""
+    """MARINA, EF21 and PAGE need grad f(x) - grad f(y) on one batch, without changing x."""
     params = model.params
     oracle = bt.Oracle(model)
     code = "f" if params.dtype == "float32" else "d"

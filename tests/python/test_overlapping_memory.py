@@ -1,4 +1,4 @@
-"""Results written into the memory of arguments: as if the arguments had been copied first, as NumPy does."""
+"""Results written into the memory of arguments: as if the arguments had been copied first, like NumPy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BODIES = [
 
 
 def windows(memory, n):
-    """Views of n numbers that overlap each other in every way: the same, shifted, reversed, interleaved, stretched."""
+    """Views of n numbers that overlap in every way: equal, shifted, reversed, interleaved, strided."""
     return {
         "same": memory[4 : 4 + n],
         "shifted up": memory[5 : 5 + n],
@@ -107,7 +107,7 @@ def test_results_that_overlap_each_other_are_refused():
     one = np.lib.stride_tricks.as_strided(memory, shape=(n,), strides=(0,))
     with pytest.raises(ValueError, match="share memory"):
         f.map(x, out=one)
-    # Interleaved columns of one array are apart.
+    # Interleaved columns of one array do not overlap.
     table = np.zeros((n, 3))
     f.map_value_and_grad(x, out=(table[:, 0], table[:, 1:]))
     np.testing.assert_array_equal(table, np.column_stack([x[:, 0] * x[:, 1], x[:, 1], x[:, 0]]))

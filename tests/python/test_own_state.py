@@ -1,4 +1,4 @@
-"""Numbers of burtorch's own state that traced bodies read: over all attributes of objects that hold some."""
+"""Numbers of burtorch's own state read by traced bodies: all attributes of objects that hold any."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import burtorch as bt
 
 np = pytest.importorskip("numpy")
 
-# Special methods by which numbers get out; other attributes are asked for by dir().
+# Special methods that return numbers; dir() gives the other attributes.
 SPECIAL = [
     *("__repr__", "__str__", "__reduce__", "__len__", "__float__", "__int__", "__bool__", "__hash__"),
     *(
@@ -28,7 +28,7 @@ SPECIAL = [
         "__abs__",
     ),
 ]
-# More ways to read an object.
+# Further ways to read an object.
 WAYS = {
     "pickle": pickle.dumps,
     "copy": copy.copy,
@@ -85,7 +85,7 @@ class World:
 
 
 def number(x, depth=0):
-    """A number made of all that was read."""
+    """A number computed from everything that was read."""
     if isinstance(x, str):
         x = x.encode()
     if isinstance(x, bytes):
@@ -109,7 +109,7 @@ def read(held, way):
 
 
 def ways():
-    """Each way to read a number that the change changes."""
+    """Each way to read a number that the change affects."""
     world = World()
     for name, held in world.objects.items():
         public = [a for a in dir(held) if not a.startswith("__") and a not in ("collect", "clear", "to_html")]
@@ -123,7 +123,7 @@ def ways():
                 after = read(fresh.objects[name], way)
             except Exception:
                 continue
-            # Addresses differ from world to world.
+            # Addresses differ between worlds.
             if before == again and before != after:
                 yield name, way
 
@@ -140,14 +140,14 @@ def outcome(name, way, argument):
             return type(error).__name__
     if any(issubclass(w.category, bt.StaleRiskWarning) for w in caught):
         return "warned"
-    # Texts of what is traced show no number.
+    # Texts of traced objects contain no numbers.
     world.change()
     now = np.ravel(f(argument))[0]
     return "right" if now == read(held, way) else "hidden" if "traced" in seen(name, way) else f"silent: {now}"
 
 
 def seen(name, way):
-    """What a traced body sees of it, as text."""
+    """The result seen by a traced body, as text."""
     held, texts = World().objects[name], []
     bt.function(lambda x: texts.append(WAYS[way](held) if way in WAYS else getattr(held, way)()) or x)(1.0)
     return str(texts)

@@ -1,4 +1,4 @@
-"""What is installed: the files of the wheel and of the source distribution, and what importing the package costs."""
+"""The installed package: the files of the wheel and of the source distribution, and the cost of importing it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 import burtorch
 
-# Functions of C's long double, which is float128 on some machines.
+# C functions of long double, which is float128 on some machines.
 NAMES = "exp exp2 expm1 log log1p log2 log10 sin cos tan sinh cosh tanh asin acos atan pow hypot erf erfc lgamma cbrt"
 LONG_DOUBLE = {f"{name}l" for name in NAMES.split()}
 
@@ -58,7 +58,7 @@ def test_the_wheel_holds_nothing_else(wheel):
 
 @pytest.mark.skipif(shutil.which("nm") is None, reason="nm lists what the module asks for")
 def test_float128_takes_nothing_of_a_mathematical_library():
-    # Only glibc has functions of float128, so that a module which asked for one would load on Linux alone.
+    # Only glibc has functions of float128, so a module that needed one would load only on Linux.
     command = ["nm", *(["-D"] if sys.platform.startswith("linux") else []), "--undefined-only", burtorch._core.__file__]
     listed = subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout
     symbols = set(re.findall(r"\bU _?(\w+)", listed))
@@ -81,7 +81,7 @@ def test_the_bill_of_materials_is_that_of_the_lock_and_names_no_folder(root):
         package = locked[entry["name"], entry["version"]]
         checksum = package.get("checksum")
         assert entry.get("hashes") == (checksum and [{"alg": "SHA-256", "content": checksum}])
-        # A crate of this repository has in the lock what only its tests need, too.
+        # The lock file also lists test-only dependencies of this repository's crates.
         own = root / "crates" / entry["name"] / "Cargo.toml"
         if own.exists():
             facts = tomllib.loads(own.read_text("utf-8"))
@@ -144,7 +144,7 @@ def test_the_source_distribution_holds_all_that_a_clone_holds_and_is_the_same_ea
 
 
 def loaded_by(code):
-    """The modules that ``code`` imports in a fresh interpreter, beyond those it starts with."""
+    """The modules that ``code`` imports in a new interpreter, beyond the initial ones."""
     script = f"import sys; before = set(sys.modules); {code}; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, encoding="utf-8", check=True)
     return set(done.stdout.split())

@@ -1,4 +1,4 @@
-"""Parameters and their tensors: shared memory, initial values, freezing, memory of the caller."""
+"""Parameters and their tensors: shared memory, initial values, freezing, the caller's memory."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ REFUSED = (bt.BurtorchError, ValueError, TypeError)
 
 
 class Worker:
-    """A thread that runs what it is given, one call after the other."""
+    """A thread that executes calls in sequence."""
 
     def __init__(self):
         self.calls, self.results = queue.SimpleQueue(), queue.SimpleQueue()
@@ -68,7 +68,7 @@ class Here:
 
 
 class Model:
-    """What is known of a graph."""
+    """The known state of a graph."""
 
     def __init__(self, graph, trunk=None):
         self.graph, self.trunk = graph, trunk
@@ -90,7 +90,7 @@ class Model:
 
 
 class Held:
-    """A Value or a Vector, what it must hold, and whether its nodes may be gone."""
+    """A Value or a Vector, its expected content, and whether its nodes may be gone."""
 
     def __init__(self, object_, numbers, home):
         self.object, self.numbers, self.home, self.doubtful = object_, numbers, home, False
@@ -193,7 +193,7 @@ class Machine:
             thread.stop()
 
     def do(self, t, call, *, allowed, sure=True):
-        """Runs a call that the model allows or forbids, if `sure`. Returns whether it succeeded, and its result."""
+        """Makes a call that the model allows or forbids, if `sure`. Returns whether it succeeded, and its result."""
         result, error = self.threads[t](call)
         if error is not None and not isinstance(error, REFUSED):
             raise error
@@ -210,7 +210,7 @@ class Machine:
         return self.stacks[t][-1] if self.stacks[t] else None
 
     def target(self, t, *homes):
-        """The graph that an operation on these builds on, or None where that is refused."""
+        """The graph on which an operation on these operands builds, or None if it is refused."""
         target = homes[0]
         for home in homes:
             if home.grows_from(target):
@@ -225,7 +225,7 @@ class Machine:
         return target
 
     def hold(self, object_, numbers, home):
-        """Keeps what was made, unless its numbers grow too large. Returns what is kept."""
+        """Keeps a result, unless its numbers grow too large. Returns the kept object."""
         if any(abs(x) > 1e6 for x in (numbers if isinstance(numbers, list) else [numbers])):
             return None
         self.held.append(Held(object_, numbers, home))
@@ -246,7 +246,7 @@ class Machine:
         assert close, (got, wanted)
 
     def full(self, home):
-        """Whether a fixed graph may be out of room."""
+        """Whether a fixed graph may be full."""
         return home.fixed
 
     def apply(self, t, call, sources, numbers):
@@ -405,7 +405,7 @@ class Machine:
                 self.check(v)
 
     def trace(self, t):
-        """Traces a body that does what is allowed and what is not."""
+        """Traces a body with allowed and forbidden operations."""
         v, model = self.pick(), self.random.choice(self.graphs)
         what = self.random.randrange(7)
 
@@ -442,7 +442,7 @@ class Machine:
             gc.collect()
 
     def renew(self):
-        """Drops all that is in no block: also graphs whose branches are open."""
+        """Drops everything that is not in a block, including graphs with open branches."""
         stacked = {id(model) for stack in self.stacks for model in stack}
         kept = []
         for model in self.graphs:
@@ -543,7 +543,7 @@ def test_branches_are_nested_to_a_limit():
 
 
 def test_a_branch_that_is_left_while_another_thread_works_on_it():
-    """Long work takes a graph out of the reach of others, also of the thread that leaves the branch."""
+    """A long call makes a graph unavailable to others, including the thread that leaves the branch."""
     graph = bt.Graph()
     (branch,) = graph.branches(1)
     stop = threading.Event()

@@ -1,4 +1,5 @@
-"""Op functions of plain numbers and arrays give plain numbers and arrays, with the numbers of Values and Vectors."""
+"""Op functions of plain numbers and arrays return plain numbers and arrays, with the same numbers as Values and
+Vectors."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def same(x, y):
 
 
 def eager(f, *operands, dtype="float64"):
-    """What Values and Vectors give."""
+    """The results of Values and Vectors."""
     with bt.Graph(dtype=dtype) as graph:
         made = [graph.value(x) if isinstance(x, float) else graph.vector(np.ravel(x)) for x in operands]
         y = f(*made)

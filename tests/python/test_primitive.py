@@ -1,4 +1,4 @@
-"""Functions with a derivative of their own: eager, traced, over rows, along directions; what fails and how."""
+"""Functions with user-defined derivatives: eager, traced, over rows, along directions; failures."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_rows_call_back_once_each(wave):
     g(0.5)
     seen.clear()
     assert g.map(np.arange(100.0)).tolist() == [2.0 * k + 1.0 for k in range(100)]
-    # Row 0 is tried alone first, to find its path.
+    # Row 0 is evaluated alone first, to find its path.
     assert sorted(set(seen)) == list(map(float, range(100)))
     assert len(seen) <= 104
 

@@ -1,4 +1,4 @@
-"""Random programs of arrays: values against NumPy, derivatives against steps along imaginary numbers."""
+"""Random programs of arrays: values against NumPy, derivatives against complex steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ np = pytest.importorskip("numpy")
 
 # Hypothesis has a hook in the garbage collector that reads the clock.
 pytestmark = pytest.mark.filterwarnings("ignore::burtorch.StaleRiskWarning")
-# Of each block; BURTORCH_PROGRAMS=10000 makes them 10^5, BURTORCH_SEED chooses others.
+# Programs per block; BURTORCH_PROGRAMS=10000 makes 10^5, BURTORCH_SEED selects others.
 PROGRAMS = int(os.environ.get("BURTORCH_PROGRAMS", "30"))
 SEED = int(os.environ.get("BURTORCH_SEED", "1"))
 BLOCKS = 10
@@ -21,7 +21,7 @@ STEP = 1e-30
 
 
 class UnsuitableError(Exception):
-    """The reference has no answer: an infinity, a kink, shapes that fit nothing."""
+    """The reference is not applicable: an infinity, a kink, incompatible shapes."""
 
 
 def is_complex(*arrays):
@@ -29,7 +29,7 @@ def is_complex(*arrays):
 
 
 def chosen(choose, x, y):
-    """One of two arrays, number for number, as their real parts decide."""
+    """One of two arrays, elementwise, chosen by their real parts."""
     return np.where(choose(x.real, y.real), x, y)
 
 
@@ -173,7 +173,7 @@ def solved(x, y):
 
 
 def one(dice, values):
-    """A new value of a program from those there are."""
+    """A new value of a program, computed from existing ones."""
     x, y, kind = dice.choice(values), dice.choice(values), dice.randrange(16)
     axis, keepdims = (dice.randrange(-x.ndim, x.ndim) if x.ndim else None), dice.random() < 0.5
     if x.size == 0 or y.size == 0 or kind < 3 or x.ndim == 0:
@@ -208,7 +208,7 @@ def one(dice, values):
 
 
 def program(seed):
-    """A random body of one or two arrays that returns a number, and arguments."""
+    """A random scalar-valued body of one or two arrays, and its arguments."""
     dice = random.Random(f"{SEED} {seed}")
     shapes = [tuple(dice.randrange(1, 5) for _ in range(dice.randrange(1, 4))) for _ in range(dice.randrange(1, 3))]
     if dice.random() < 0.5:
@@ -224,7 +224,7 @@ def program(seed):
             try:
                 found = one(dice, values)
             except (ValueError, IndexError, np.linalg.LinAlgError, UnsuitableError):
-                # Shapes that do not fit, for NumPy and for us; the next draw is another.
+                # Incompatible shapes, for NumPy and for burtorch; the next draw is different.
                 failed += 1
                 if failed > 20:
                     raise UnsuitableError from None
@@ -263,7 +263,7 @@ def reference(body, x, v):
         ends = [slope(t) for t in (-2 * step, -step, step, 2 * step)]
         second = (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * step)
         coarse = (ends[3] - ends[0]) / (4 * step)
-    # Across a kink the slope jumps, and the two differences differ.
+    # Across a kink the slope jumps, and the two differences disagree.
     if not np.isfinite([value, first, second]).all() or abs(first) > 1e6 or not near(coarse, second, 1e-3):
         raise UnsuitableError
     return value, first, second
@@ -304,7 +304,7 @@ def test_random_programs(block):
 
 
 def check_rows(seed):
-    """Whether a program could be run over rows: enough of them to be taken apart into columns."""
+    """Whether a program could be run over rows: enough of them to be split into columns."""
     body, x = program(seed)
     rows = 70
     along = [np.stack([a * (1 + 0.003 * k) for k in range(rows)]) for a in x]

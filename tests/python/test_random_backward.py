@@ -1,4 +1,4 @@
-"""Weight gradients that take inputs at random: no bias, by enumeration and by chance; the variance; bits."""
+"""Weight gradients from randomly sampled inputs: no bias, by enumeration and by sampling; the variance; bits."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_mean_of_all_outcomes_is_the_gradient(kind, n):
     assert len({row.tobytes() for row in rows}) > 8
     if n == 1:
         assert ((rows - full) ** 2).sum(axis=1).mean() == pytest.approx(variance, rel=1e-12)
-        # Frozen weights have none.
+        # Frozen weights have no gradient.
         model.params.freeze([(0, 2), (5, 17)])
         full = np.array(oracle.grad(x, y))
         _, rows, less = gradients(oracle, x, y, 0.5, outcomes)
@@ -66,7 +66,7 @@ def test_the_mean_of_all_outcomes_is_the_gradient(kind, n):
 @pytest.mark.parametrize("kind", ["mlp", "char", "gpt"])
 @pytest.mark.parametrize("q", [2, 4, 5])
 def test_inputs_that_are_kept_together_have_no_bias_either(kind, q):
-    """The gradient is linear in what is kept: so all with probability 1/q, else nothing, has no bias."""
+    """The gradient is linear in the kept inputs: keeping all with probability 1/q, otherwise none, has no bias."""
     model, x, y = model_and_batch(kind, 5)
     oracle = bt.Oracle(model)
     full = np.array(oracle.grad(x, y))
@@ -79,7 +79,7 @@ def test_inputs_that_are_kept_together_have_no_bias_either(kind, q):
 @pytest.mark.parametrize("kind", ["mlp", "char", "gpt"])
 @pytest.mark.parametrize("n", [1, 6])
 def test_draws_have_no_bias_and_the_variance_that_is_said(kind, n):
-    """Means of 8 numbers, and of the squared distance, within 6 standard errors: false alarms in one of 5e7 runs."""
+    """Means of 8 numbers, and of the squared distance, within 6 standard errors: one false alarm in 5e7 runs."""
     rounds = 1000
     model, x, y = model_and_batch(kind, n)
     oracle = bt.Oracle(model)

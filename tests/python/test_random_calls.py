@@ -1,5 +1,5 @@
-"""Random calls over the whole surface with arguments of every kind, right and wrong: whatever happens is a documented
-exception, and afterwards everything still works."""
+"""Random calls of the whole interface with valid and invalid arguments of every kind: the outcome is a result or a
+documented exception, and afterwards everything still works."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from burtorch import Value
 
 ALLOWED = (TypeError, ValueError, IndexError, OverflowError, AttributeError, MemoryError, bt.BurtorchError)
 TAKES_A_PATH = {"save", "load", "save_raw", "load_raw", "load_graph", "load_parameters", "load_function"}
-"""Only these may meet a system that refuses: OSError."""
+"""Only these may be refused by the system: OSError."""
 N_CALLS = 100_000
 
 
 class Liar:
-    """Looks like a NumPy scalar, and is none."""
+    """Looks like a NumPy scalar but is not one."""
 
     ndim = 0
 
@@ -40,7 +40,7 @@ class Liar:
 
 
 class Broken:
-    """Raises from everything it is asked."""
+    """Raises from every method."""
 
     def __getattr__(self, name):
         raise LookupError(name)

@@ -17,12 +17,12 @@ BINARY = ("add", "sub", "mul", "div", "mean", "max", "min")
 MANY = ("reduce_sum", "reduce_mul", "reduce_mean", "reduce_sum_of_squares")
 
 
-# Profiles say how many examples stand for a hundred here.
+# Profiles define the number of examples that replaces a hundred here.
 TIMES = settings.default.max_examples // 100
 
 
 class Exact:
-    """A node of the oracle: value, and how to go on to the operands. One recursion, no tape."""
+    """A node of the reference: its value, and the recursion to its operands. No tape."""
 
     def __init__(self, value, parents=()):
         self.value, self.parents, self.grad = value, parents, Decimal(0)
@@ -99,13 +99,13 @@ def exact_many(op, xs):
 
 
 def program_of(seed, n_steps):
-    """Leaves, and steps: an op and the places of its operands. Hypothesis shrinks the number of steps."""
+    """Leaves, and steps: an op and the indices of its operands. Hypothesis shrinks the number of steps."""
     rng = random.Random(seed)
     leaves = [rng.randint(-32, 32) / 8 + 1 / 64 for _ in range(rng.randint(1, 4))]
     steps = []
     for k in range(len(leaves), len(leaves) + n_steps):
         ops, n = rng.choice(((UNARY, 1), (UNARY, 1), (BINARY, 2), (BINARY, 2), (BINARY, 2), (MANY, rng.randint(1, 5))))
-        # Later places more often, so that graphs are deep; the same one twice now and then.
+        # Mostly late indices, so that graphs are deep; occasionally the same one twice.
         steps.append((rng.choice(ops), [max(rng.randrange(k), rng.randrange(k)) for _ in range(n)]))
     return leaves, steps
 
@@ -115,7 +115,7 @@ def programs():
 
 
 def run(program, leaf, unary, binary, many):
-    """Every node; arguments are squashed, and what grows is squashed too."""
+    """Evaluates every node; arguments, and growing results, are squashed."""
     leaves, steps = program
     nodes = [leaf(x) for x in leaves]
     for op, places in steps:
@@ -156,7 +156,7 @@ def assert_close(found, expected, tolerance):
 
 
 def kinks(nodes):
-    """Whether some argument is so close to a kink that rounding may choose the other side."""
+    """Whether an argument is so close to a kink that rounding may decide the side."""
     values = sorted({node.value for node in nodes} | {Decimal(0)})
     return any(b - a < Decimal("1e-9") for a, b in itertools.pairwise(values))
 
@@ -172,7 +172,7 @@ def test_random_graphs_match_60_digits(program):
         n = len(program[0])
         for dtype, tolerance in (("float64", "1e-12"), ("float128", "1e-29")):
             nodes = burtorch_nodes(program, dtype)
-            last = 0 if dtype == "float64" else -1  # digits of a float128 take long to write
+            last = 0 if dtype == "float64" else -1  # writing the digits of a float128 takes long
             assert_close([node.data for node in nodes[last:]], [node.value for node in exact[last:]], tolerance)
             assert_close([leaf.grad for leaf in nodes[:n]], [leaf.grad for leaf in exact[:n]], tolerance)
 

@@ -1,7 +1,7 @@
-"""Refused memory is a MemoryError that changes nothing.
+"""Refused memory raises a MemoryError and changes nothing.
 
 Every allocation of every call in ``refused_calls`` is refused, alone and with all that follow it, in an extension
-that was built for that (``make refusing``). Any extension runs calls that want more memory than there is.
+built for this purpose (``make refusing``). Any extension runs calls that need more memory than exists.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ refusing = pytest.mark.skipif(not hasattr(bt._core, "_refuse"), reason="needs an
 
 
 def lines_of(*arguments):
-    """What a run of the table printed, which has come to its end."""
+    """The output of a complete run of the table."""
     done = subprocess.run([sys.executable, str(TABLE), *map(str, arguments)], capture_output=True, encoding="utf-8")
     at = [line for line in done.stdout.splitlines() if line.startswith("at: ")]
     assert done.returncode == 0, f"exit {done.returncode} {at[-1:]}: {done.stderr[-2000:]}"
@@ -46,7 +46,7 @@ def test_the_table_has_the_public_calls():
     assert sum(map(len, CALLS.values())) >= 400
 
 
-# A Hessian of 300,000 numbers has 720 GB: no machine that runs this has them.
+# A Hessian of 300,000 numbers takes 720 GB, more than any machine that runs this has.
 HUGE = {
     "hessian": "bt.function(lambda v: (v * v).sum()).hessian(np.ones(300_000))",
     "jacobian": "bt.function(lambda v: v * 2.0).jacobian(np.ones(300_000))",
@@ -115,7 +115,7 @@ LIMITED = {
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of the address space are Linux's")
 @pytest.mark.parametrize("name", LIMITED)
 def test_a_limit_of_memory_is_a_memory_error(name):
-    """With little more address space than is in use: the call is refused, and the graph works on."""
+    """With little free address space the call is refused, and the graph still works."""
     setup, call = LIMITED[name]
     check = f"""
 import re, resource, sys, warnings
@@ -149,7 +149,8 @@ print(*results)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of the address space are Linux's")
 @pytest.mark.parametrize("megabytes", [0, 2, 20, 50, 70, 100, 200, 300, 400, 450, 600])
 def test_threads_that_have_no_memory_are_not_started(megabytes):
-    """200 stacks have 400 MB, and the C library ends a process whose thread finds no memory for its own variables."""
+    """200 stacks take 400 MB, and the C library ends a process if a thread has no memory for its thread-local
+    variables."""
     check = f"""
 import re, resource
 import burtorch as bt

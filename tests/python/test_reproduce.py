@@ -1,4 +1,4 @@
-"""`burtorch reproduce`: names, the report and its schema, the cheapest tables, and energy on a meter that is played."""
+"""`burtorch reproduce`: names, the report and its schema, the cheapest tables, and energy with a simulated meter."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_the_models_agree_with_float64_and_are_timed(monkeypatch, tmp_path):
     monkeypatch.setattr(models, "QUICK_BATCHES", (2,))
     asked = settings(peers=("numpy",))
     mlp, gpt = models.mlp_table(asked, "table5", 1), models.gpt_table(asked, "table7")
-    # A slow machine has stars.
+    # A slow machine has asterisks.
     assert [row.label.rstrip("*") for row in mlp.rows] == ["e=4: burtorch", "e=4: NumPy, gradient by hand"]
     assert [row.label.rstrip("*") for row in gpt.rows] == ["b=2: burtorch"]
     for row in mlp.rows + gpt.rows:
@@ -305,7 +305,7 @@ def test_programs_of_absent_rivals_are_left_out():
 
 
 class Played:
-    """A meter of a machine that uses 3 W, and a clock that moves when it is read."""
+    """A meter of a machine that uses 3 W, and a clock that advances when it is read."""
 
     source = "played"
 
@@ -359,7 +359,7 @@ def test_idle_power_is_measured(monkeypatch, tmp_path):
 
 
 class PlayedIdle(Played):
-    """5 W, and a second long."""
+    """5 W, for one second."""
 
     @property
     def seconds(self):

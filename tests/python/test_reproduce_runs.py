@@ -1,4 +1,4 @@
-"""`burtorch reproduce`: runs that go on, the program without Python, figures of the paper, appendix K."""
+"""`burtorch reproduce`: continued runs, the program without Python, figures of the paper, appendix K."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from burtorch.cli.reproduce.tables import Table
 
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch, tmp_path):
-    """Where no Rust program can be built."""
+    """A folder in which no Rust program can be built."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -112,7 +112,7 @@ echo '{"init": 0.5, "memory": {"resident": 1, "private": 1, "virtual": 1}}'
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """Sources, and a cargo that writes a program which shows its words."""
+    """Sources, and a cargo that writes a program which prints its arguments."""
     root = tmp_path / "checkout"
     (root / "benches/core").mkdir(parents=True)
     (root / "inner").mkdir()

@@ -1,4 +1,4 @@
-"""Trainings that go on bit for bit after a kill."""
+"""Training continues bit for bit after a kill."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_killed_training_goes_on_bit_for_bit(tmp_path, command, model):
         time.sleep(0.001)
     training.send_signal(signal.SIGKILL)
     training.wait()
-    # The same training, cut off after its first checkpoints: the options of the whole one.
+    # The same training, cut off after its first checkpoints: with the options of the complete one.
     pieces = dict(_core._unbundle(checkpoint))
     n_done = len(pieces["losses"]) // 8
     assert n_done > 0

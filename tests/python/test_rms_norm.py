@@ -19,14 +19,14 @@ def definition(x: np.ndarray, gain: np.ndarray, eps: float = EPS) -> np.ndarray:
 
 
 def gradients(x: np.ndarray, gain: np.ndarray, g: np.ndarray, eps: float = EPS) -> tuple[np.ndarray, np.ndarray]:
-    """What the rows of ``x`` and the gains receive where the outputs' adjoints are ``g``."""
+    """The gradients of the rows of ``x`` and of the gains for the outputs' adjoints ``g``."""
     scale = 1 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps)
     unit, part = x * scale, gain * g
     return (part - unit * np.mean(part * unit, axis=-1, keepdims=True)) * scale, (g * unit).sum(0)
 
 
 def setting(n: int, width: int, dtype: str = "float64"):
-    """Numbers of n rows, gains, adjoints, and Parameters that hold the rows and the gains."""
+    """Numbers of n rows, gains, adjoints, and Parameters with the rows and the gains."""
     rng = np.random.default_rng(n * 100 + width)
     x, gain, g = rng.normal(size=(n, width)), rng.normal(size=width), rng.normal(size=(n, width))
     params = bt.Parameters(dtype=dtype)
@@ -53,7 +53,7 @@ def test_a_vector_is_normalised_as_a_whole(dtype: str, rtol: float, width: int) 
 @pytest.mark.parametrize("n", [1, 3, 8, 11, 16])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_each_token_is_normalised_over_its_features(n: int, dtype: str) -> None:
-    """Values and gradients of tokens, whatever their number."""
+    """Values and gradients of any number of tokens."""
     x, gain, g, table, weight = setting(n, 6, dtype)
     tolerance = {"float64": 1e-13, "float32": 2e-5}[dtype]
     norm = bt.nn.RMSNorm(bt.Parameters(dtype=dtype), 6)
@@ -75,7 +75,7 @@ def test_each_token_is_normalised_over_its_features(n: int, dtype: str) -> None:
 
 
 def test_an_output_that_is_not_read_contributes_nothing() -> None:
-    """An infinite gain behind it reaches nobody, and the others count as if it were not there."""
+    """An infinite gain on it has no effect, and the other outputs are unaffected."""
     x, gain, _, _, weight = setting(1, 5)
     weight.values[3] = math.inf
     with bt.Graph() as graph:
@@ -136,7 +136,7 @@ def test_oracles_give_the_mean_gradient_at_every_width(lanes: int | str) -> None
 
 
 def test_frozen_gains_receive_nothing() -> None:
-    """And the input still does."""
+    """And the input still has a gradient."""
     x, _, _, _, weight = setting(1, 4)
     weight.freeze()
     with bt.Graph() as graph:
@@ -167,7 +167,7 @@ def test_bad_input_is_refused_and_changes_nothing() -> None:
 
 
 def test_a_saved_graph_keeps_it(tmp_path) -> None:
-    """Loaded, recomputed and swept again it has the same numbers."""
+    """After loading, recomputation and a backward pass it has the same numbers."""
     x, _, g, _, weight = setting(1, 8)
     with bt.Graph() as graph:
         v = graph.vector(x[0])

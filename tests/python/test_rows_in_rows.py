@@ -1,4 +1,4 @@
-"""Totals over rows within rows and loops, and carries that become other carries."""
+"""Totals over rows within rows and loops, and carries that swap."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_totals_of_no_rows():
 @pytest.mark.parametrize("constant", [None, 0, 1, 2])
 @pytest.mark.parametrize("chosen", [False, True])
 def test_carries_become_others(order, constant, chosen):
-    """In loops, their tangents and gradients, beside loops of Python."""
+    """In loops, with their tangents and gradients, against Python loops."""
     two, x = np.array([0.3, 0.7]), np.arange(1.0, 4.0)
 
     def body(carries, a):

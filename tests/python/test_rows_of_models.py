@@ -1,4 +1,4 @@
-"""Layers and models that are given a batch: an array with a row for each sample."""
+"""Layers and models called with a batch: an array with one row per sample."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_rows_of_models_built_in_and_composed():
     np.testing.assert_allclose(model(x), [model(row) for row in x], rtol=1e-12, atol=1e-14)
     first, last = model.layers
     np.testing.assert_array_equal(last(first(x)), model(x))
-    # Numbers of parameters are those of the moment.
+    # The current values of the parameters are used.
     before = model(x)
     params.values[:] = 0.5 * np.asarray(params.values)
     np.testing.assert_allclose(model(x), [model(row) for row in x], rtol=1e-12, atol=1e-14)

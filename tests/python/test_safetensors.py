@@ -1,4 +1,4 @@
-"""Models as safetensors: every model comes back, other libraries read it, and what does not fit is refused."""
+"""Models as safetensors: every model can be loaded again, other libraries read it, and mismatches are refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODELS = {
 
 
 class Net(bt.nn.Module):
-    """Somebody's own, with a list and a tensor that occurs twice."""
+    """A user-defined model, with a list and a repeated tensor."""
 
     def __init__(self, params):
         self.inner = [bt.nn.Linear(params, 2, 3), bt.nn.Linear(params, 3, 3, bias=False)]

@@ -1,4 +1,4 @@
-"""Graphs of every scalar type: numbers in and out, lanes beside plain graphs, and where the types stop."""
+"""Graphs of every scalar type: conversion of numbers, lanes compared with plain graphs, and limits of the types."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_half_numbers_are_rounded_once_from_float32():
             found, expected = (getattr(bt, name)(g.value(x)).data for g in (graph, wide))
             if math.isfinite(expected) and abs(expected) < 65520.0:
                 assert found == half(expected), (name, x)
-    # 2049 is halfway between 2048 and 2050; going through float32 would lose what decides.
+    # 2049 is halfway between 2048 and 2050; conversion via float32 would lose the deciding digits.
     assert graph.value(2049.0 + 2.0**-40).data == 2050.0
     assert graph.value(2049.0).data == 2048.0
     assert graph.value(1e300).data == math.inf

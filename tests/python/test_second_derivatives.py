@@ -28,7 +28,7 @@ def precise():
 
 
 def wrong(got: float, expected) -> bool:
-    """Whether an entry is not what its reference says."""
+    """Whether an entry differs from its reference."""
     if expected == reference.ANY:
         return False
     if isinstance(expected, float):
@@ -40,12 +40,12 @@ def wrong(got: float, expected) -> bool:
         return got != math.copysign(math.inf, value)
     if not math.isfinite(got):
         return abs(value) < LARGEST * (1 - Decimal(BOUND))
-    # Below the least normal number, the last places of two factors.
+    # Below the smallest normal number, the last places of two factors.
     return abs(Decimal(got) - value) > Decimal(BOUND) * size + 64 * LEAST
 
 
 def mismatches(f, point, expected) -> list[str]:
-    """The entries of the Hessian at a point that are wrong."""
+    """The wrong entries of the Hessian at a point."""
     n = len(point)
     hessian = f.hessian(*point)
     return [
@@ -57,7 +57,7 @@ def mismatches(f, point, expected) -> list[str]:
 
 
 def products_differ(f, point) -> list[str]:
-    """Where a product with a unit vector, or a sparse Hessian, is not that of the Hessian."""
+    """Where a product with a unit vector, or a sparse Hessian, differs from the Hessian."""
     hessian, n = f.hessian(*point), len(point)
     found = []
     for j, unit in enumerate(np.eye(n)):
@@ -131,7 +131,7 @@ def test_ops_by_a_constant(name):
 @pytest.mark.parametrize("name", reference.REDUCTIONS)
 def test_reductions(name):
     op = getattr(bt, name)
-    # The second output of the op that has two; the first is the mean.
+    # The second output of the op with two outputs; the first is the mean.
     body = (lambda *xs: op(xs)[1]) if name == "reduce_mean_and_mean_squares" else (lambda *xs: op(xs))
     functions = {n: bt.function(body) for n in range(1, 6)}
     found = []
@@ -170,7 +170,7 @@ def test_a_map_is_the_op_that_it_maps(name):
 
 @pytest.mark.parametrize("name", [*reference.UNARY, *reference.BINARY, *reference.CONSTANT])
 def test_ops_in_the_middle(name):
-    """The second derivative of the square of an op, from the own ones of the op, also at ties and at 0."""
+    """The second derivative of the square of an op, from the op's own derivatives, also at ties and at 0."""
     op, n = getattr(bt, name), 2 if name in reference.BINARY else 1
     alone = bt.function(lambda *xs: op(*xs, *([0.5] if name in reference.CONSTANT else [])))
     inside = bt.function(lambda *xs: op(*xs, *([0.5] if name in reference.CONSTANT else [])) ** 2)
@@ -198,7 +198,7 @@ def test_ties_between_operands_that_move_together():
         f = bt.function(lambda x, y: bt.logsumexp([x, y]))
         np.testing.assert_allclose(f.hessian(x, x), both, rtol=1e-15)
         np.testing.assert_allclose(f.hvp(x, x, 1.0, 0.0), both[0], rtol=1e-15)
-    # A softmax written out: the largest takes half of the adjoint from each, which cancels.
+    # An explicit softmax: the largest takes half of the adjoint from each, which cancels.
     softmax = bt.function(lambda x, y: bt.exp(x - bt.max(x, y)) / (bt.exp(x - bt.max(x, y)) + bt.exp(y - bt.max(x, y))))
     np.testing.assert_allclose(softmax.hessian(2.0, 2.0), np.zeros((2, 2)), atol=1e-16)
     loss = bt.function(lambda x, y: bt.logsumexp([x, y, x * y]) - x)

@@ -1,4 +1,4 @@
-"""The site that `make site` builds: every link inside it leads somewhere, and nothing is asked of another host."""
+"""The site built by `make site`: every internal link has a target, and nothing is loaded from another host."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """A server that writes no log."""
+    """A server without a log."""
 
     def log_message(self, format, *args):
         pass
@@ -96,7 +96,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def address(site):
-    """Where a server of this machine shows the site."""
+    """The address of a local server with the site."""
     handler = partial(Quiet, directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -105,7 +105,7 @@ def address(site):
 
 
 def opened(address, profile):
-    """What a browser shows of a page, and what it says on its console."""
+    """The visible text of a page in a browser, and its console messages."""
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=3000"]
     command = [CHROMIUM, *options, f"--user-data-dir={profile}", "--dump-dom", address]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120)

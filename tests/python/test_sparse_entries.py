@@ -1,4 +1,4 @@
-"""Hessians and Jacobians after many calls: the numbers of one column at a time, at kinks and infinities too."""
+"""Hessians and Jacobians after many calls: the same numbers as column by column, also at kinks and infinities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import burtorch as bt
 
 N = 20
-# Enough calls that entries are computed by operations of their own.
+# Enough calls that entries are computed by separate operations.
 CALLS = 100
 
 
@@ -21,7 +21,7 @@ def columns(f, x):
 
 
 def same(found, expected):
-    """Equal bits, but that any NaN is as good as another."""
+    """Equal bits; all NaNs count as equal."""
     found, expected = np.asarray(found), np.asarray(expected)
     is_nan = np.isnan(expected)
     np.testing.assert_array_equal(np.isnan(found), is_nan)
@@ -70,7 +70,7 @@ def test_hessians_after_many_calls_have_the_bits_of_columns(name):
         expected = columns(f, point)
         same(f.sparse_hessian(point, out=out).toarray(), expected)
         same(f.hessian(point), expected)
-        # What was not finite leaves nothing behind.
+        # A non-finite result leaves no remains.
         same(f.sparse_hessian(POINTS["ordinary"]).toarray(), columns(f, POINTS["ordinary"]))
         assert title
 
@@ -137,7 +137,7 @@ def test_functions_of_float32_are_differentiated_in_float64():
 
 
 def test_running_sums_take_memory_by_the_number_of_inputs():
-    """A pattern of 20,000 rows: sets of all inputs that a running sum has seen would take gigabytes."""
+    """A pattern of 20,000 rows: sets of all inputs that a running sum depends on would take gigabytes."""
     n = 20_000
     f = bt.function(windows(lambda a, b: a * b))
     pattern = f.hessian_sparsity(np.ones(n))

@@ -1,4 +1,4 @@
-"""No traced function is wrong in silence: cases of what a body may read, by class, see ``stale_cases``."""
+"""No traced function is silently wrong: cases of what a body may read, by class, see ``stale_cases``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import burtorch as bt
 stale_cases = types.SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("stale_cases.py"))))
 
 X = 1.5
-# At least so many of a class are right at the next call; all others are said when traced, or by an audit.
+# The minimum number per class that is right at the next call; all others raise or warn when traced or audited.
 RIGHT = {
     "names": 1.0,
     "containers": 0.97,
@@ -50,7 +50,7 @@ def _restored():
 
     decimal.getcontext().prec = 28
     gc.set_threshold(700, 10, 10)
-    # Files and connections that cases leave open say so when they are collected: here, and not in another test.
+    # Files and connections left open by cases warn when they are collected: here, not in another test.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         gc.collect()
@@ -62,7 +62,7 @@ def number(result) -> float:
 
 
 def by_hand(setup: str, body: str, change: str, *, nested: bool) -> float:
-    """What the body gives without tracing, at the third of three calls, before which the change is made."""
+    """The result of the body without tracing, at the third of three calls, before which the change is made."""
     function, changed = stale_cases.make(setup, body, change, nested=nested)
     for _ in range(2):
         function(bt.Value(X))
@@ -71,7 +71,7 @@ def by_hand(setup: str, body: str, change: str, *, nested: bool) -> float:
 
 
 def outcome(setup: str, body: str, change: str, *, nested: bool) -> str:
-    """How a case ends: right, refused (a TraceError), warned, audited, or wrong in silence."""
+    """The outcome of a case: right, refused (a TraceError), warned, audited, or silently wrong."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         function, changed = stale_cases.make(setup, body, change, nested=nested)

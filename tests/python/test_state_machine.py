@@ -1,5 +1,5 @@
-"""A hypothesis state machine: random programs of creating, combining, marking, rewinding, sweeping and dropping Values,
-compared after each step with a plain model that knows nothing of handles, epochs or reclaim."""
+"""A hypothesis state machine: random programs that create, combine, mark, rewind, differentiate and drop Values,
+compared after each step with a plain model without handles, epochs or reclaim."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMBERS = st.integers(-8, 8).map(float)
 
 
 class Node:
-    """A number, how it depends on other nodes, and its gradient, as a list in building order would have it."""
+    """A number, its dependence on other nodes, and its gradient, in a list in building order."""
 
     def __init__(self, value, parents=(), leaf=False):
         self.value, self.parents, self.leaf = value, parents, leaf
@@ -135,13 +135,13 @@ class Values(RuleBasedStateMachine):
         self.forget_above(n, k)
 
     def forget_above(self, n, k):
-        """Forgets the nodes from the n-th on; of the marks from the k-th on some were undone."""
+        """Removes the nodes from the n-th on; some of the marks from the k-th on were undone."""
         held = {id(node) for _, node, _ in self.held} | {id(node) for _, nodes in self.vectors for node in nodes}
         places = [k for k, node in enumerate(self.nodes) if id(node) in held]
         for j, (mark, m, is_sure) in enumerate(self.marks):
             if j == k or m is None or (j < k and is_sure and m <= n):
                 continue
-            # Held nodes below the mark are gone for sure; others may have been reclaimed before.
+            # Held nodes below the mark are certainly gone; others may have been reclaimed before.
             is_undone = any(n <= place < m for place in places)
             self.marks[j] = (mark, None if is_undone else min(m, n), False)
         for node in self.nodes[n:]:
@@ -222,7 +222,7 @@ class Values(RuleBasedStateMachine):
     def garbage(self, n):
         for _ in range(n):
             bt.Value(1.0, graph=self.graph)
-        # What nobody holds is not in the model: in a mark's length it does not matter.
+        # Nodes without holders are not in the model; the length at a mark does not depend on them.
 
     @invariant()
     def everything_held_is_right(self):

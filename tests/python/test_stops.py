@@ -1,4 +1,4 @@
-"""Calls that end early: what is left is whole, at whatever moment, and partial results are means of whole samples."""
+"""Calls that end early: the state is consistent at any moment, and partial results are means of whole samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 import burtorch as bt
 
-#: How many random moments; BURTORCH_STOPS=10000 for more.
+#: Number of random moments; increase with BURTORCH_STOPS=10000.
 MOMENTS = int(os.environ.get("BURTORCH_STOPS", "300"))
 
 
@@ -24,7 +24,7 @@ def model_and_batch(kind, n):
     if kind == "gpt":
         model = bt.nn.GPT(params, vocab=7, context=4, layers=2, heads=2, width=6)
         return model, tokens, [[draw.randrange(7) for _ in range(4)] for _ in range(n)]
-    # The kernels of a wide one take longer than may pass until they ask.
+    # The kernels of a wide model take longer than the time allowed between two checks.
     size = {"embedding": 64, "hidden": 256} if kind == "wide" else {"embedding": 5, "hidden": 32}
     model = bt.nn.CharMLP(params, vocab=7, context=4, **size)
     return model, tokens, [draw.randrange(7) for _ in range(n)]
@@ -38,7 +38,7 @@ def test_a_stop_at_any_moment_leaves_all_whole(kind, n, threads):
     values = np.array(params.values).tobytes()
     oracle = bt.Oracle(model, threads=threads)
     loss, grad = oracle(x, y)
-    # The first call takes memory, which takes longer.
+    # The first call allocates memory, which takes longer.
     began = time.perf_counter()
     for _ in range(5):
         oracle(x, y)
@@ -80,7 +80,7 @@ def test_a_stop_at_any_moment_leaves_all_whole(kind, n, threads):
 
 
 def test_large_gradients_are_zero_after_a_stop_and_whole_after_the_next_call():
-    # Also under arrays that are held, and around what is frozen.
+    # Also with held arrays, and with frozen parts.
     params = bt.Parameters(seed=1)
     model = bt.nn.CharMLP(params, vocab=27, context=16, embedding=64, hidden=512)
     held = np.asarray(params.grads)
@@ -165,7 +165,7 @@ def test_another_thread_stops_a_call():
     oracle = bt.Oracle(model)
     stop = bt.Stop()
     delay, n = 0.05, 0
-    # Reading and checking the batch takes a part of the time.
+    # Reading and checking the batch takes part of the time.
     while n == 0:
         stop.clear()
         threading.Timer(delay, stop.set).start()
@@ -228,7 +228,7 @@ def test_a_callable_ends_with_all_samples_or_none(is_traced):
     def loss(row):
         if is_traced:
             return ((w @ row) ** 2).sum()
-        # What reads the parameters' number cannot be traced.
+        # Code that reads the number of parameters cannot be traced.
         return sum((bt.inner_product(w[k], row) ** 2 for k in range(30)), 0.0 * params.n)
 
     oracle = bt.Oracle(loss, params=params, lanes=None if is_traced else 8)
@@ -447,7 +447,7 @@ def test_a_map_that_is_stopped_at_any_moment_leaves_its_function_whole():
                 assert np.array(slope).tobytes() == slopes.tobytes()
         except bt.StoppedError:
             ended += 1
-            # Rows of out are the result or what was there.
+            # Rows of out have the result or the old content.
             assert f(0.5) == f.map(np.array([0.5]))[0]
     assert ended
     assert np.array(f.map(rows)).tobytes() == full.tobytes()

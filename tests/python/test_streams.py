@@ -1,4 +1,4 @@
-"""Gradients in parts: each parameter once, in one order, with the bits of the whole gradient, on any thread."""
+"""Gradients in parts: each parameter once, in a fixed order, with the bits of the whole gradient, on any thread."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_one_hash_over_threads():
 
 
 def test_parts_come_before_the_sweep_ends():
-    """When the last layer comes, the gradient of the first one has not been written."""
+    """When the last layer is emitted, the gradient of the first one has not been written."""
     params = bt.Parameters(dtype="float64")
     oracle = bt.Oracle(bt.nn.MLP(params, [3, 4, 2]))
     x, y = [[1.0, 2.0, 3.0]], [1]
@@ -187,7 +187,8 @@ def test_nothing_is_used_within_emit():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("lanes", [None, 4])
 def test_a_callable_comes_tensor_by_tensor(dtype, lanes):
-    """Traced or in lanes; more tensors than wait for another thread, and numbers on their own in one range."""
+    """Traced or in lanes; more tensors than can wait for another thread, and parameters outside tensors in one
+    range."""
     params = bt.Parameters(dtype=dtype, seed=1)
     w = params.tensor(3, init="normal")
     a, b = params.tensor(1, init=0.5), params.tensor(1, init=1.5)
@@ -245,7 +246,7 @@ def test_tensors_of_a_file_come_by_their_names(tmp_path):
 
 
 def test_memory_is_that_of_what_is_in_flight():
-    """Of a chain of equal layers one or two are in flight."""
+    """In a chain of equal layers, one or two are in flight."""
     params = bt.Parameters()
     oracle = bt.Oracle(bt.nn.MLP(params, [64] * 40 + [2]))
     x, y = [[0.1] * 64], [1]

@@ -1,4 +1,4 @@
-"""What `dir()` of the submodules lists."""
+"""The result of `dir()` of the submodules."""
 
 import importlib
 import pkgutil

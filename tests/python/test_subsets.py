@@ -1,4 +1,4 @@
-"""Gradients of some parameters: the bits of the whole gradient, what names a set, and what is refused."""
+"""Gradients of some parameters: the bits of the whole gradient, the ways to denote a set, and refusals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def batch_of(model, n, draw):
 
 
 def any_set(d, draw):
-    """Indices, ascending, and something that names them."""
+    """Indices, ascending, and an argument that denotes them."""
     kind = draw.randrange(4)
     if kind == 0:
         start = draw.randrange(d)
@@ -89,7 +89,7 @@ def test_freezing_leaves_the_other_bits(make):
                 params.freeze(~mask)
             left = np.where(mask, full, np.float32(0)).tobytes()
             assert np.array(oracle.grad(x, y)).tobytes() == left
-            # Numbers of a set that are frozen have the gradient 0.
+            # Frozen numbers of a set have zero gradients.
             assert np.array(oracle.grad(x, y, wanted=range(params.n))).tobytes() == left
             params.unfreeze((0, params.n))
 

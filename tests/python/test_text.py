@@ -1,4 +1,4 @@
-"""Word contexts and samples beyond what a training loop needs: refusals, symbols as arrays, real names."""
+"""Word contexts and samples in addition to the training loop: refusals, token ids as arrays, real names."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ def test_a_trained_model_says_what_it_was_shown():
 
 
 def test_samplings_draw_batches():
-    """Every place of an epoch once by `Reshuffle`; the places that a sampling names, of words and of windows."""
+    """`Reshuffle` visits every position once per epoch; the positions that a sampling selects, for words and
+    windows."""
     data = contexts()
     n = data.n_train
     got = [data.batch(bt.opt.Reshuffle(4), round=k, seed=3) for k in range(-(-n // 4))]

@@ -1,4 +1,5 @@
-"""What a training loop in Python relies on: flat parameters, an oracle that starts afresh, word contexts, samples."""
+"""The basis of a training loop in Python: flat parameters, an oracle that overwrites gradients, word contexts,
+samples."""
 
 from __future__ import annotations
 

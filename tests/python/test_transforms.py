@@ -1,4 +1,4 @@
-"""Transforms: derivatives of any order by any nesting, without confusion of what is differentiated by what."""
+"""Transforms: derivatives of any order by any nesting, without perturbation confusion."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORDER = 4
 
 
 class Series:
-    """A number and what it changes by: coefficients of h^0 to h^ORDER, by the definition of each function."""
+    """A truncated power series: coefficients of h^0 to h^ORDER, by the definition of each function."""
 
     def __init__(self, coefficients):
         self.c = [*coefficients, *[0.0] * (ORDER + 1)][: ORDER + 1]
@@ -70,7 +70,7 @@ def derivative_at(theirs, x, order):
     return theirs(Series([x, 1.0])).c[order] * math.factorial(order)
 
 
-# Each gives the derivative of a function of one number.
+# Each computes the derivative of a function of one number.
 DERIVATIVES = {
     "grad": lambda f: bt.grad(f),
     "value_and_grad": lambda f: lambda x: bt.value_and_grad(f)(x)[1],
@@ -87,7 +87,7 @@ DERIVATIVES = {
 
 
 def expression(rng, depth=3):
-    """A function of x, as burtorch has it and as Series have it, and its text."""
+    """A function of x, for burtorch and for Series, and its text."""
     if depth == 0:
         c = round(float(rng.uniform(0.3, 1.7)), 3)
         return rng.choice([(lambda x: x, lambda x: x, "x"), (lambda x: x * c, lambda x: x * c, f"{c}x")], axis=0)
@@ -127,7 +127,7 @@ def test_derivatives_by_random_nesting(seed, order):
 
 @pytest.mark.parametrize("names", [*itertools.product(["grad", "jvp", "vjp", "jacobian"], repeat=3)], ids="-".join)
 def test_every_nesting_of_three(names):
-    """Forward and reverse mode in any order, of captured numbers too."""
+    """Forward and reverse mode in any order, also for captured numbers."""
 
     def derivative(x):
         return bt.sin(x) * x**4
@@ -138,7 +138,7 @@ def test_every_nesting_of_three(names):
 
 
 def test_no_perturbation_confusion():
-    """Derivatives are by their own arguments, however they are nested."""
+    """Derivatives are with respect to their own arguments, in any nesting."""
     d = bt.grad
     assert d(lambda x: x * d(lambda y: x + y)(2.0))(1.0) == 1.0
     assert d(lambda x: x * d(lambda y: x * y)(2.0))(3.0) == 6.0
@@ -156,7 +156,7 @@ def test_no_perturbation_confusion():
 
 
 def test_an_inner_function_is_given_captured_arrays_only():
-    """Nothing of the inner arguments is an Array of the body around it: the call belongs there all the same."""
+    """The inner arguments contain no Array of the surrounding body: the call still belongs to that body."""
     a = np.array([1.0, 2.0, 3.0])
     assert bt.grad(lambda x: bt.grad(lambda y: (x * a).sum() * y * y)(3.0))(1.0) == 36.0
     assert bt.grad(lambda x: bt.grad(lambda y: y * y)(3.0) * x)(1.0) == 6.0
@@ -326,7 +326,7 @@ def test_branches_are_taken_for_the_numbers_of_the_call():
     assert bt.grad(lambda x: x * bt.grad(lambda y: f(x) * y)(1.0))(-2.0) == 12.0
     with pytest.raises(bt.TraceError, match=r"bt\.where"):
         bt.vmap(f)(np.array([1.0, 2.0]))
-    # What is the same for all rows may decide.
+    # A value common to all rows may decide.
     shared = bt.vmap(lambda x, flag: x * 2.0 if flag < 0 else x, in_axes=(0, None))
     assert shared(np.ones(2), 1.0).tolist() == [1.0, 1.0]
     assert shared(np.ones(2), -1.0).tolist() == [2.0, 2.0]
@@ -415,7 +415,7 @@ def test_named_tuples_stay_what_they_are():
     assert type(bt.function(lambda x: Point(x.T, x.sum()))(np.ones((2, 3)))) is Point
     last, _ = bt.scan(lambda c, x: (Point(c.w * x, c.b + x), None), p, np.array([2.0, 0.5]))
     assert (type(last), last.w.tolist(), last.b) == (Point, [1.0, 2.0], 5.5)
-    # Another class of as many parts is another structure.
+    # Another class with as many parts is a different structure.
     Other = collections.namedtuple("Other", "w b")
     total = bt.grad(lambda p: p.w.sum() * p.b if isinstance(p, Point) else p.b)
     assert total(p).w.tolist() == [3.0, 3.0]
@@ -451,7 +451,7 @@ def test_integers_are_refused_before_the_body_runs():
 
 
 class Foreign:
-    """An array of a library whose dtypes have no kind, and which shares its memory."""
+    """An array of a library without dtype kinds, which shares its memory."""
 
     def __init__(self, array):
         self.array, self.dtype, self.shape = array, object(), array.shape
@@ -500,7 +500,7 @@ def test_no_derivative_goes_through_what_is_stopped():
     assert bt.vmap(bt.grad(square))(x).tolist() == x.tolist()
     last = bt.grad(lambda x: bt.fori_loop(0, 3, lambda k, c: c * x + bt.stop_gradient(c), x))(2.0)
     assert last == 46.0
-    # An infinite slope is not multiplied by anything.
+    # An infinite slope is not used as a factor.
     assert bt.grad(lambda x: (bt.stop_gradient(np.sqrt(x)) * x).sum())(np.zeros((1, 2))).tolist() == [[0.0, 0.0]]
     for f in (bt.function(lambda x: x * bt.stop_gradient(x)), bt.function(lambda x: x * x.detach())):
         assert f.grad(3.0) == 3.0

@@ -76,7 +76,7 @@ def test_a_reduction_over_parameters_is_evaluated_at_once():
 
 
 def test_a_sweep_does_not_evaluate_its_root():
-    """What a value would have shown: the operand was changed before the value was asked for."""
+    """Shown by a value: the operand was changed before the value was requested."""
     for sweep in (lambda y: y.backward(), lambda y: y.graph.backward(y), lambda y: y.graph.backward(y, seed=2.0)):
         graph = bt.Graph()
         x = graph.value(3.0)

@@ -38,7 +38,7 @@ def with_constant(root):
 @pytest.fixture(scope="session")
 def n_ary(root):
     names = op_names(root, "reduction", "inner_product") + op_names(root, "inner_product", "block")
-    # A user's own function is called by its own name.
+    # A user-defined function has its own name.
     return [*(name for name in names if name != "linearised"), "reduce_mean_and_mean_squares", "concat"]
 
 

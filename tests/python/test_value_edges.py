@@ -1,4 +1,4 @@
-"""The edge table of the semantics, through Python: values and gradients at kinks, poles, overflows and NaN."""
+"""The edge table of the semantics, from Python: values and gradients at kinks, poles, overflows and NaN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INF, NAN = math.inf, math.nan
 
 
 def same(x, y):
-    """Equal as IEEE numbers are told apart: NaN equals NaN, and 0.0 is not -0.0."""
+    """Equality of IEEE numbers by representation: NaN equals NaN, and 0.0 differs from -0.0."""
     return (math.isnan(x) and math.isnan(y)) or (x == y and math.copysign(1, x) == math.copysign(1, y))
 
 

@@ -1,5 +1,5 @@
-"""Dense models and optimisers on Values: Values in, Values out, with the numbers of the block path; and what
-``graph.memory()`` promises of a fixed graph."""
+"""Dense models and optimisers on Values: Values in, Values out, with the numbers of the block path; and the
+guarantees of ``graph.memory()`` for a fixed graph."""
 
 from __future__ import annotations
 

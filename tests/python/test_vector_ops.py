@@ -1,5 +1,5 @@
-"""Softmax, log-sum-exp, norms and the like: right at the edges, one call each, without the lock when long; methods and
-operators that Vectors and Tensors share."""
+"""Softmax, log-sum-exp, norms and similar ops: correct at the edges, one call each, without the lock if long;
+methods and operators common to Vectors and Tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMBERS = st.lists(st.integers(-40_000, 40_000).map(lambda k: k / 1000), min_siz
 
 
 def expanded(name, values):
-    """The op by definition, in scalar nodes."""
+    """The op by definition, with scalar nodes."""
     top = max(v.data for v in values)
     powers = [(v - top).exp() for v in values]
     total = sum(powers[1:], powers[0])

@@ -1,4 +1,4 @@
-"""Pictures: DOT, SVG and pages that a browser opens and a click explains; scripts that run; curves that grow."""
+"""Pictures: DOT, SVG and HTML pages with details on click; scripts that run; growing curves."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ GRAPHS = {"tiny": tiny, "small": small, "mlp": mlp}
 
 
 def keep(picture, name):
-    """Puts a picture into the gallery of the manual, where the environment says so."""
+    """Saves a picture to the gallery of the manual, if the environment says so."""
     folder = os.environ.get("BURTORCH_SCREENSHOTS")
     if folder:
         shutil.copyfile(picture, Path(folder) / name)
@@ -318,7 +318,7 @@ def test_a_live_curve_is_drawn_by_another_process(tmp_path):
     keep(path, "live.png")
     assert [entry.name for entry in tmp_path.iterdir()] == ["live.png"]
     broken = viz.Live(tmp_path / "no" / "such.png", every=0.01)
-    broken.add(1, loss=1.0)  # which is in the pipe before that process has started
+    broken.add(1, loss=1.0)  # the pipe holds it before that process has started
     with pytest.warns(RuntimeWarning, match="the drawing process failed: FileNotFoundError"):
         broken.close()
     broken.close()

@@ -1,4 +1,4 @@
-"""Some numbers of gradients by arrays: the bits of the gradient by all, at the cost of what they need."""
+"""Selected numbers of array gradients: the bits of the full gradient, at the cost of the selection."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_numbers_count_among_arrays():
 
 
 def test_arguments_without_a_wanted_number_are_left_out():
-    """By the size of the program: that of the gradient by one argument, not by two."""
+    """Measured by the size of the program: that of the gradient with respect to one argument, not two."""
     f = bt.function(lambda a, b: (bt.tanh(a @ b) ** 2).sum())
     a, b = np.ones((3, 3)), np.ones((3, 3))
     by_b = f.grad(a, b, argnums=1)
@@ -70,7 +70,7 @@ def test_arguments_without_a_wanted_number_are_left_out():
         return (a * 2.0).sum() + b.sum()
 
     g = bt.function(refuses)
-    # Integers have no gradient; they are no part of what is wanted.
+    # Integers have no gradient, so they cannot be selected.
     k = np.arange(3)
     assert g.grad(k, b, wanted=range(3, 5)).tolist() == [1.0, 1.0]
     with pytest.raises(TypeError):

@@ -1,4 +1,4 @@
-"""The words of the project: each term of the glossary is in the code, and words that were replaced do not come back."""
+"""The words of the project: each term of the glossary exists in the code, and replaced words do not return."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ BANNED = {
     r"\bis put by\b": "the active voice",
     r"\bsomebody's\b": "whose it is",
 }
-"""By pattern, what to say instead."""
+"""By pattern, the replacement."""
 
 
 def rows(page: str) -> list[list[str]]:
-    """The cells of the tables of a page, without their heads."""
+    """The cells of the tables of a page, without headers."""
     lines = [
         line for line in page.splitlines() if line.startswith("| ") and not line.startswith(("| term ", "| to add "))
     ]
@@ -38,13 +38,13 @@ def rows(page: str) -> list[list[str]]:
 
 
 def places(cell: str) -> list[Path]:
-    """The paths that a cell of the glossary names, without their suffix."""
+    """The paths in a cell of the glossary, without suffix."""
     found = [ROOT / SOURCES[crate] / path for crate, path in re.findall(r"(core|binding|package) `([^`]+)`", cell)]
     return found or [ROOT / path for path in re.findall(r"`([^`]+)`", cell)]
 
 
 def test_every_term_is_in_the_code() -> None:
-    """Each names one module at least, and every module that is named exists."""
+    """Each names at least one module, and every named module exists."""
     terms = rows((ROOT / "docs" / "glossary.md").read_text())
     assert len(terms) > 50
     assert len({term for term, *_ in terms}) == len(terms)
@@ -56,7 +56,7 @@ def test_every_term_is_in_the_code() -> None:
 
 
 def test_where_to_change_what_names_files_that_exist() -> None:
-    """All eleven rows."""
+    """For all eleven rows."""
     page = (ROOT / "ARCHITECTURE.md").read_text()
     table = rows(page[page.index("## Where to change what") : page.index("## Code map of the core")])
     assert len(table) == 11
@@ -67,7 +67,7 @@ def test_where_to_change_what_names_files_that_exist() -> None:
 
 
 def texts() -> dict[Path, str]:
-    """What people read of the project, but for records of measurements and this file."""
+    """All texts of the project, except records of measurements and this file."""
     found = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
     for folder in ("crates", "python", "docs", "tests", "examples", "benches/python", "benches/core"):
         found += [path for path in (ROOT / folder).rglob("*") if path.suffix in {".rs", ".py", ".pyi", ".md"}]
@@ -76,7 +76,7 @@ def texts() -> dict[Path, str]:
 
 @pytest.mark.parametrize("pattern", BANNED)
 def test_a_word_that_was_replaced_does_not_come_back(pattern: str) -> None:
-    """What to say instead stands in ``BANNED``."""
+    """The replacement is in ``BANNED``."""
     found = {
         str(path.relative_to(ROOT)): [line.strip() for line in text.splitlines() if re.search(pattern, line)]
         for path, text in texts().items()

@@ -1,4 +1,4 @@
-"""Bundle adjustment: the errors of projected points and of weights, and their sparse Jacobian."""
+"""Bundle adjustment: the reprojection and weight errors, and their sparse Jacobian."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ SHOWN = 2 * (CAMERA + POINT + 1)
 
 
 def rotate(rotation, x):
-    """Rodrigues' formula; the first terms of its series where there is no angle."""
+    """Rodrigues' formula; the first terms of its series at angle 0."""
     squared = np.sum(rotation * rotation)
     is_turned = squared > 0.0
     angle = np.sqrt(np.where(is_turned, squared, 1.0))
@@ -47,7 +47,7 @@ def objective(cameras, points, weights, features, seen, _pattern):
 
 @bt.function
 def compressed(cameras, points, weights, features, at_camera, at_point):
-    """Rows of the Jacobian: two of each observation, then one of each weight."""
+    """Rows of the Jacobian: two per observation, then one per weight."""
     blocks = np.concatenate(slopes(cameras[at_camera], points[at_point], weights[:, None], features), axis=2)
     return np.concatenate([np.ravel(blocks), weight_slopes(weights)])
 
@@ -60,7 +60,7 @@ FUNCTIONS = {"objective": objective, "jacobian": jacobian}
 
 
 def places(n, m, p, at_camera, at_point):
-    """The columns of the nonzero numbers, and where each row begins: they depend on no number."""
+    """The columns of the nonzero entries, and the start of each row; they do not depend on numbers."""
     of_weights = CAMERA * n + POINT * m + np.arange(p)
     columns = np.concatenate(
         [
@@ -91,7 +91,7 @@ def prepare(given):
 
 
 def answer(result):
-    """The first errors; of a Jacobian, the part of the first observation and the last entry of each list."""
+    """The first errors; for a Jacobian, the part of the first observation and the last entry of each list."""
     if isinstance(result, dict):
         return {name: [*numbers[:SHOWN].tolist(), numbers[-1].item()] for name, numbers in result.items()}
     found, of_weights = result

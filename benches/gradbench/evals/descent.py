@@ -1,4 +1,5 @@
-"""The descent that particle and saddle share, in steps that grow after ten successes and shrink after a failure."""
+"""Gradient descent shared by particle and saddle, with steps that grow after ten successes and shrink after a
+failure."""
 
 import numpy as np
 
@@ -10,7 +11,8 @@ def length(x):
 
 
 def argmin(value, gradient, x, steps=None):
-    """The point, a list of numbers, where slope or step is short enough; steps takes each point and the rate there."""
+    """The minimum, a list of numbers, at which the slope or the step is small enough; `steps` takes each point and
+    rate."""
     best, slope, rate, successes = value(x), gradient(x), 1e-5, 0
     while length(slope) > TOLERANCE:
         if successes == 10:

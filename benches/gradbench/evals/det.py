@@ -12,7 +12,7 @@ import burtorch as bt
 
 @cache
 def expansion(n):
-    """For each row, the column of every factor: one line for each choice of columns in the rows above."""
+    """For each row, the column of every factor: one line per choice of columns in the rows above."""
     left = np.arange(n)[None]
     rows = []
     while True:

@@ -8,7 +8,7 @@ import burtorch as bt
 
 
 def places(d):
-    """Where the entries of a lower triangular matrix lie in (0, the strictly lower ones by columns, the diagonal)."""
+    """The indices of a lower triangular matrix in (0, the strictly lower entries by columns, the diagonal)."""
     found = np.zeros((d, d), dtype=np.int64)
     columns, rows = np.triu_indices(d, 1)
     found[rows, columns] = 1 + np.arange(len(rows))
@@ -17,7 +17,7 @@ def places(d):
 
 
 def log_gamma(p, a):
-    """The logarithm of the gamma function of p dimensions."""
+    """The logarithm of the multivariate gamma function of dimension p."""
     return p * (p - 1) / 4 * math.log(math.pi) + sum(math.lgamma(a - j / 2) for j in range(p))
 
 
@@ -32,7 +32,7 @@ def log_posterior(parameters, x, m, gamma):
     entries = np.concatenate([np.zeros((k, 1)), below, np.exp(q)], axis=1)
     roots = entries[:, places(d)]
     traces = np.sum(q, axis=1)
-    # The root times (point - mean), for each component and point: one product of matrices.
+    # The roots times (point - mean), for each component and point, as one matrix product.
     scaled = np.reshape(np.reshape(roots, (k * d, d)) @ x.T, (k, d, n)) - roots @ mu[:, :, None]
     exponents = (alpha + traces)[:, None] - 0.5 * np.sum(scaled * scaled, axis=1)
     likelihood = np.sum(log_sum_exp(exponents, 0)) - n * (d / 2 * math.log(2 * math.pi) + log_sum_exp(alpha, 0))

@@ -1,7 +1,7 @@
-"""The place of a charge for which a particle reaches the origin: derivatives in a loop within derivatives.
+"""The position of a charge for which a particle reaches the origin: derivatives in a loop within derivatives.
 
-The length of the loop depends on data, so Python runs it, over a traced step. The derivative of the loop goes forward
-along with it, or back over the states that it left.
+The length of the loop depends on data, so it runs in Python, over a traced step. The loop is differentiated forward
+along with it, or backward over the states that it recorded.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ START = np.array([[0.0, 8.0], [0.75, 0.0]])
 
 
 def forward(f):
-    """The gradient by the first argument, a vector, in forward mode."""
+    """The gradient with respect to the first argument, a vector, in forward mode."""
 
     def gradient(x, *others):
         directions = np.eye(x.shape[0])

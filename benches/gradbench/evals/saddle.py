@@ -1,6 +1,6 @@
-"""The saddle of a function by a descent within a descent: the outer one differentiates through the inner one.
+"""The saddle point of a function by nested descents: the outer one differentiates through the inner one.
 
-Python runs both, over traced steps, as in particle.
+Both run in Python, over traced steps, as in particle.
 """
 
 import numpy as np
@@ -18,13 +18,13 @@ both = bt.value_and_grad(height, argnums=(0, 1))
 
 
 class Peak:
-    """The height above x of the highest y, with derivatives of the inner descent in one mode."""
+    """The height at x of the highest y, with derivatives of the inner descent in one mode."""
 
     def __init__(self, inner):
         def step(y, x, rate):
             return y + rate * inner(height)(y, x)
 
-        # A row: what forward makes keeps no trace when it is called with numbers.
+        # A batch of one row, because a transform called with numbers does not keep its trace.
         self.slopes = bt.vmap(inner(height), in_axes=(0, None))
         self.along = bt.vmap(
             lambda y, x, rate, tangent, direction: bt.jvp(lambda y, x: step(y, x, rate), (y, x), (tangent, direction))[
@@ -35,7 +35,7 @@ class Peak:
         self.against = bt.grad(lambda y, x, rate, weights: np.sum(step(y, x, rate) * weights), argnums=(0, 1))
 
     def highest(self, x, start, steps=None):
-        """The y that maximises the height, in steps from the start."""
+        """The y that maximises the height, by steps from the start."""
         found = argmin(
             lambda y: -both(np.array(y), x)[0],
             lambda y: (-self.slopes(np.array([y]), x)[0]).tolist(),

@@ -31,9 +31,9 @@ pub struct Sgd<E> {
     momentum: f64,
     nesterov: bool,
     weight_decay: f64,
-    /// One per moved number with momentum, otherwise empty.
+    /// One entry per updated number with momentum, otherwise empty.
     velocity: Vec<E>,
-    /// The parameters of the velocity; 0 before the first step.
+    /// The identity of the velocity's parameters; 0 before the first step.
     store: u64,
 }
 
@@ -161,7 +161,7 @@ impl<E: Float> Sgd<E> {
         self.velocity.capacity() * size_of::<E>()
     }
 
-    /// Reserves the velocity, which starts at 0, also for tensors that were added later.
+    /// Allocates the velocity, which starts at 0, also for tensors added later.
     fn make_velocity(&mut self, params: &Parameters<'_, E>, numbers: &Selection) -> Result<()> {
         if self.store != params.id() {
             self.velocity.clear();
@@ -171,7 +171,7 @@ impl<E: Float> Sgd<E> {
     }
 }
 
-/// Reserves `n` numbers in all.
+/// Reserves `n` numbers in total.
 fn make_room<E: Float>(column: &mut Vec<E>, n: usize) -> Result<()> {
     let more = n.saturating_sub(column.len());
     column.try_reserve_exact(more).map_err(|_| crate::memory::refused::<E>(more, "the state of an optimiser"))

@@ -3,7 +3,7 @@
 //! Promises: lane k of every operation equals the operation on lane k, bit for bit; an op on half-precision numbers is
 //! computed in f32 and rounded once. The half types are in `narrow`, f128 is in `wide`. Does not know graphs.
 
-/// What scalars of one lane have in common: how they are compared, and that the lane is the scalar.
+/// Comparison and lane access for scalars of one lane.
 macro_rules! of_one_number {
     (compared) => {
         type Mask = bool;
@@ -152,10 +152,10 @@ pub(crate) mod sealed {
 pub trait Scalar: RowMath + Default + PartialEq + Send + Sync + 'static + sealed::Sealed {
     /// The type of one lane.
     type Elem: Float;
-    /// What ops are computed in: f32 for the half types, otherwise this type itself.
+    /// The type in which ops are computed: f32 for the half types, otherwise this type itself.
     type Compute: Scalar<Compute = Self::Compute>;
-    /// The lanes that rows are compiled for: a scalar of more than 64 bytes is computed part by part, as its code would be as
-    /// many times as long.
+    /// The lanes for which rows are compiled: a scalar of more than 64 bytes is computed in parts, because its code
+    /// would be several times as long.
     type Part: Scalar<Elem = Self::Elem>;
 
     /// Lanes per scalar; 1 for plain floats.
@@ -163,7 +163,7 @@ pub trait Scalar: RowMath + Default + PartialEq + Send + Sync + 'static + sealed
     /// The adjoint of a node that no path has reached: -0.0 in every lane.
     const UNREACHED: Self;
 
-    /// The number in the type that ops are computed in; exact.
+    /// The number in the type in which ops are computed; exact.
     fn widen(self) -> Self::Compute;
     /// A computed number, rounded to this type.
     fn narrow(computed: Self::Compute) -> Self;
@@ -172,17 +172,17 @@ pub trait Scalar: RowMath + Default + PartialEq + Send + Sync + 'static + sealed
     fn splat(elem: Self::Elem) -> Self;
     /// Lane `k`.
     fn lane(self, k: usize) -> Self::Elem;
-    /// A copy with lane `k` replaced.
+    /// A copy in which lane `k` is replaced.
     fn with_lane(self, k: usize, elem: Self::Elem) -> Self;
-    /// Lanes `k * Part::LANES` and those after it.
+    /// Lanes from `k * Part::LANES` on.
     fn part(self, k: usize) -> Self::Part;
-    /// A copy with that part replaced.
+    /// A copy in which that part is replaced.
     fn with_part(self, k: usize, part: Self::Part) -> Self;
     /// The sum over lanes, in one fixed order.
     fn sum_lanes(self) -> Self::Elem;
     /// Whether every lane is finite.
     fn all_finite(self) -> bool;
-    /// Whether the adjoint is the "not reached" one. All lanes of a node are reached at once, so one lane tells.
+    /// Whether the adjoint is "not reached". All lanes of a node are reached at once, so one lane decides.
     fn is_unreached(&self) -> bool;
     /// Whether `1/self` is exact and normal in every lane, so that dividing by `self` is multiplying by `1/self`.
     fn has_exact_inverse(self) -> bool;
@@ -202,7 +202,7 @@ pub trait Float: Scalar<Elem = Self, Mask = bool> + PartialOrd {
     fn to_f128(self) -> f128;
 }
 
-/// The functions of plain floats, from the module that has one implementation for numbers and lanes.
+/// The functions of plain floats, from the module with a common implementation for numbers and lanes.
 macro_rules! of_numbers {
     (
         op { $($(#[$doc:meta])* $name:ident $formula:ident { $($body:tt)* })* }
@@ -222,7 +222,7 @@ macro_rules! of_numbers {
     };
 }
 
-/// The same of vectors.
+/// The same for vectors.
 macro_rules! of_lanes {
     (
         op { $($(#[$doc:meta])* $name:ident $formula:ident { $($body:tt)* })* }
@@ -299,7 +299,7 @@ macro_rules! plain_float {
             }
             #[inline(always)]
             fn has_exact_inverse(self) -> bool {
-                // A power of two (no bits in the fraction) that is normal and whose inverse is.
+                // A power of two (no fraction bits) that is normal, as is its inverse.
                 const FRACTION: u32 = <$t>::MANTISSA_DIGITS - 1;
                 let bits = self.to_bits();
                 bits & ((1 << FRACTION) - 1) == 0 && self.is_normal() && (1.0 / self).is_normal()
@@ -411,7 +411,7 @@ macro_rules! lanes {
             }
             #[inline(always)]
             fn sum_lanes(self) -> $t {
-                // Halves are added until one lane is left: the same tree at every instruction level.
+                // The halves are added until one lane is left: the same tree at every instruction level.
                 let mut lanes = self.to_array();
                 let mut width = $n;
                 while width > 1 {

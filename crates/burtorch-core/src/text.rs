@@ -113,9 +113,9 @@ impl Vocabulary {
 pub struct WordContexts {
     vocabulary: Vocabulary,
     context: usize,
-    /// The words one after another, each with its end mark: place k is symbol k.
+    /// The concatenated words, each with its end mark, as token ids.
     stream: Vec<u16>,
-    /// The places held out, ascending.
+    /// The held-out positions, ascending.
     held_out: Vec<u32>,
     rng: ChaCha8Rng,
 }
@@ -256,7 +256,7 @@ impl WordContexts {
         })
     }
 
-    /// The `k`-th place that is not held out: past as many held-out places as leave k others before it.
+    /// The `k`-th position that is not held out: skips the held-out positions before it.
     fn train_place(&self, k: u32) -> usize {
         let (mut low, mut high) = (0, self.held_out.len());
         while low < high {
@@ -270,7 +270,7 @@ impl WordContexts {
         k as usize + low
     }
 
-    /// The symbol at a place; the symbols before it go to `x`, the last one last.
+    /// The token id at a position; the preceding ones are written to `x`, the latest last.
     fn read(&self, place: usize, x: &mut [u32]) -> u32 {
         let before = self.stream[..place].iter().rev();
         let mut in_word = before.take_while(|&&symbol| u32::from(symbol) != END);
@@ -292,8 +292,8 @@ fn check_places(from: usize, n: usize, have: usize) -> Result<()> {
     }
 }
 
-/// `k` of the numbers `0..n`, ascending, every choice as likely: each number is taken with probability
-/// (still to take) / (still to come).
+/// A uniformly random choice of `k` of the numbers `0..n`, ascending: each number is taken with probability (still to
+/// take) / (still to come).
 fn choose(n: u32, k: u32, rng: &mut ChaCha8Rng) -> Vec<u32> {
     let mut chosen = Vec::with_capacity(k as usize);
     for number in pieces(n as usize).flatten().map(|number| number as u32) {
@@ -387,7 +387,7 @@ struct Sampler<E: Float + BlockMath> {
 }
 
 impl<E: Float + BlockMath> Sampler<E> {
-    /// A symbol drawn with probability proportional to `exp(logit / temperature)`.
+    /// A token drawn with probability proportional to `exp(logit / temperature)`.
     fn next(&mut self, model: &CharMlp, params: &Parameters<'_, E>, context: &[u32]) -> Result<u32> {
         self.graph.clear()?;
         let logits = model.logits(&mut self.graph, params, context)?;
@@ -397,7 +397,7 @@ impl<E: Float + BlockMath> Sampler<E> {
         Ok(self.draw())
     }
 
-    /// A symbol drawn by the logits in `weights`.
+    /// A token drawn by the weights `exp(logit)`.
     fn draw(&mut self) -> u32 {
         let top = self.weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let likeliest = self.weights.iter().position(|&z| z == top).unwrap_or(0);
@@ -416,7 +416,7 @@ impl<E: Float + BlockMath> Sampler<E> {
                 return symbol as u32;
             }
         }
-        // Rounding, or logits that are not numbers.
+        // After rounding errors, or with NaN logits.
         likeliest as u32
     }
 }

@@ -65,7 +65,7 @@ const DERIVED: &str = "
 constant exponents are `pow_constant`; `x / c` is `mul_by_constant` if 1/c is exact.
 ";
 
-/// Followed by the ops that are left out.
+/// Followed by the list of omitted ops.
 const UNEVALUATED: &str = "
 ## Gradients without values
 
@@ -74,7 +74,7 @@ reading its data, or using it as an operand, computes the value. In Rust: `Graph
 `reduce_unevaluated`, `inner_product_unevaluated`. Ops whose derivative needs the value do not support this, with a ValueError in
 Python and a compile error in Rust:";
 
-/// Shown to two digits, rounded up, so that what is printed is a bound.
+/// Two digits, rounded up, so that the printed number is a bound.
 fn shown(ulp: f64) -> String {
     format!("{:.2}", (ulp * 100.0 - 1e-9).ceil().max(0.0) / 100.0)
 }
@@ -85,7 +85,7 @@ fn measured<E: Float>(op: Op) -> String {
     format!("{} / {}", shown(value), shown(partial))
 }
 
-/// The same for half numbers, from one at all of which and at some pairs of which an op is taken.
+/// The same for half numbers: all of them for a unary op, some pairs for a binary op.
 fn measured_half<H: Float>(op: Op, from_bits: fn(u16) -> H) -> String {
     let all = (0..=u16::MAX).step_by(5).map(from_bits);
     let points: Vec<[H; 2]> = match op.info().arity {
@@ -99,7 +99,7 @@ fn measured_half<H: Float>(op: Op, from_bits: fn(u16) -> H) -> String {
     format!("{} / {}", shown(value), shown(partial))
 }
 
-/// Bound and measurements of an op of many operands.
+/// Bound and measured errors of an op with many operands.
 fn many_operands(op: Op) -> String {
     let bound = match reductions::roundings(op) {
         None => "0".to_string(),
@@ -127,9 +127,9 @@ fn quadruple(op: Op) -> [f64; 2] {
         let found = at(op, operands[0], operands.get(1).copied().unwrap_or(0.0));
         for (which, expected) in results.split(' ').collect::<Vec<_>>().chunks(2).enumerate() {
             let (nearest, rest) = (read(expected[0]), expected[1].parse::<f64>().unwrap());
-            // The place of a number that rounds up to a power of two is that of the smaller ones; half of it is exact.
+            // Near a power of two the unit is that of the smaller numbers; half of it is exact.
             let own = nearest.next_up() - nearest;
-            // Beside a zero an error counts in the places that the row names.
+            // Near a zero of the function, errors count in the units that the row states.
             let of = f128::from(op.info().ulp_of);
             let place = if nearest.abs() < of { of.next_up() - of } else { own };
             let rest = rest * (own / place) as f64;
@@ -142,7 +142,7 @@ fn quadruple(op: Op) -> [f64; 2] {
 
 fn row(info: &OpInfo) -> String {
     let paper = if info.paper_name.is_empty() { String::new() } else { format!("`{}`", info.paper_name) };
-    // A bar would end the cell.
+    // A vertical bar would end the cell.
     let formula = info.doc.replace('|', "\\|");
     format!("| `{}` | {paper} | {formula} |", info.name)
 }
@@ -190,7 +190,7 @@ fn page() -> String {
     page
 }
 
-/// Without fused multiply-add other bits are right too, and other errors.
+/// Without fused multiply-add, different bits and errors are correct too.
 fn without_measurements(page: &str) -> String {
     let cut = |line: &str| line.split(" | ").take(5).collect::<Vec<_>>().join(" | ");
     page.lines().map(cut).collect::<Vec<_>>().join("\n")

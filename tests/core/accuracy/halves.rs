@@ -6,14 +6,14 @@ use burtorch_core::{Float, Scalar, bf16, f16};
 use super::sweep::{at, elementwise_ops};
 
 fn rounded_once<H: Scalar<Elem = H, Compute = f32> + Float>(all: impl Iterator<Item = H> + Clone) {
-    // Partners of binary ops: few, but with every kind of exponent.
+    // Second operands of binary ops: few, but with every kind of exponent.
     let partners = [0.0, -0.0, 1.0, -2.5, 0.1, 3e4, -6e-8, f64::INFINITY, f64::NAN].map(H::from_f64);
     for op in elementwise_ops() {
         let partners = if op.info().arity == Arity::Unary { &partners[..1] } else { &partners[..] };
         for &y in partners {
             for x in all.clone().step_by(if partners.len() > 1 { 7 } else { 1 }) {
                 let half = at(op, x, y);
-                // The value that a partial reads is the rounded one.
+                // A partial reads the rounded value.
                 let value = at(op, x.widen(), y.widen())[0];
                 assert!(same(half[0], H::narrow(value)), "{} at {x:?}, {y:?}", op.name());
                 let wide = partials(op, x.widen(), y.widen(), half[0].widen());
@@ -52,7 +52,7 @@ fn bf16_is_f32_rounded_once() {
     rounded_once((0..=u16::MAX).map(bf16::from_bits));
 }
 
-/// A double goes to a half number in one rounding: halfway cases are decided by bits that f32 does not have.
+/// A double is rounded to a half number once: halfway cases are decided by bits that f32 does not have.
 #[test]
 fn doubles_are_rounded_once() {
     let tiny = f64::EPSILON;

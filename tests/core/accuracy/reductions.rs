@@ -5,7 +5,7 @@ use burtorch_core::{Float, Graph, Op, Range, RowMath};
 use super::points::Random;
 use super::ulp::error;
 
-/// Sets of operands for each op and type.
+/// Sets of operands per op and type.
 const N_SETS: usize = 800;
 
 /// What was measured: the largest error of a value as a share of its bound and in ULP, and of a partial in ULP.
@@ -19,7 +19,7 @@ pub struct Measured {
 struct Exact {
     value: f128,
     partials: Vec<f128>,
-    /// The sum of the magnitudes of what is added up.
+    /// The sum of the magnitudes of the terms.
     magnitude: f128,
 }
 
@@ -80,12 +80,12 @@ pub fn roundings(op: Op) -> Option<i8> {
         Op::ReduceSum | Op::ReduceSub | Op::ReduceMul => Some(-1),
         Op::ReduceMean | Op::ReduceNegativeMean | Op::ReduceSumOfSquares | Op::InnerProduct => Some(0),
         Op::InnerProductWithBias | Op::ReduceMeanSquares | Op::Norm2 => Some(1),
-        // The difference from the mean twice, its square; the exponential, the logarithm.
+        // The difference from the mean counts twice, and its square; or the exponential and the logarithm.
         _ => Some(3),
     }
 }
 
-/// Value and partials of the op over operands in a row, as a graph has them.
+/// Value and partials of the op over contiguous operands, computed by a graph.
 fn found<E: Float>(op: Op, x: &[E]) -> (E, Vec<E>) {
     let mut graph = Graph::<E>::new();
     let all = graph.vector(x).unwrap();
@@ -142,13 +142,13 @@ fn values_of_many_operands_are_within_their_bounds() {
     }
 }
 
-/// What is added in float32 is rounded once more, to a half number.
+/// Results added in float32 are rounded once more, to a half number.
 #[test]
 fn half_values_of_many_operands_are_rounded_once() {
     for op in ops() {
         let cancels = matches!(op, Op::ReduceSub | Op::ReduceSum | Op::ReduceMean | Op::ReduceNegativeMean);
         let cancels = cancels || matches!(op, Op::InnerProduct | Op::InnerProductWithBias);
-        // Where terms cancel, places of the result are fewer than those of the terms.
+        // With cancellation, the result's units are smaller than those of the terms.
         let bound = if cancels { 4.0 } else { 0.51 };
         let worst = [measured::<burtorch_core::f16>(op, 1.0).value, measured::<burtorch_core::bf16>(op, 1.0).value];
         assert!(worst[0] <= bound && worst[1] <= bound, "{}: {worst:?}", op.name());

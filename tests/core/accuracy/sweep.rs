@@ -96,7 +96,7 @@ fn f64_is_within_its_bounds() {
     within_bounds::<f64>();
 }
 
-/// Lane k has the bits of the plain number, for value and partials.
+/// Lane k has the same bits as a scalar, for value and partials.
 fn lanes_equal_numbers<S: Scalar>(n_random: usize) {
     for op in elementwise_ops() {
         let points = all_points::<S::Elem>(op, n_random);
@@ -138,7 +138,7 @@ fn lanes_of_f64_equal_numbers() {
     lanes_equal_numbers::<F64x64>(20_000);
 }
 
-/// Results of each level at some points, as bits.
+/// The results of a level at some points, as bits.
 fn bits<E: Float>(level: Level) -> Vec<u64> {
     assert!(force_level(Some(level)));
     let results = elementwise_ops().flat_map(|op| {
@@ -148,7 +148,7 @@ fn bits<E: Float>(level: Level) -> Vec<u64> {
     results.collect()
 }
 
-/// Levels with fused multiply-add agree bit for bit. Without it the bounds hold: the test above run at that level.
+/// Levels with fused multiply-add agree bit for bit. Without it the bounds hold: the test above runs at that level.
 #[test]
 fn levels_agree() {
     let _turn = crate::support::level_stays();

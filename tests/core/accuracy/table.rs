@@ -10,15 +10,15 @@ const TABLE: &str = include_str!("../../data/ops_reference.txt");
 /// An expected number.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
-    /// This, to 100 bits or more; not a zero unless the sign is as shown.
+    /// This number, to 100 bits or more; not a zero unless the sign is as shown.
     Exactly(f64, f128),
     /// A zero of either sign.
     Zero,
-    /// Left open.
+    /// Unspecified.
     Any,
 }
 
-/// One line.
+/// One line of the table.
 struct Record {
     op: &'static str,
     inputs: Vec<f64>,
@@ -91,7 +91,7 @@ fn run<S: Scalar>(op: &str, xs: &[S]) -> Vec<S> {
     std::iter::once(graph.value(root).unwrap()).chain(grads).collect()
 }
 
-/// Units in the last place that a result may be off; for sums, `(n - 1) u sum |terms|` in those units.
+/// The allowed error in units in the last place; for sums, `(n - 1) u sum |terms|` in those units.
 fn bound<E: Float>(record: &Record, which: usize, exact: f128) -> f64 {
     let name = record.op.split('.').next().unwrap();
     let info = Op::from_name(name).unwrap().info();
@@ -112,7 +112,7 @@ fn bound<E: Float>(record: &Record, which: usize, exact: f128) -> f64 {
         "variance" | "variance_biased" if which == 0 => {
             let mean = xs.iter().map(|&x| f128::from(x)).sum::<f128>() / n as f128;
             let spread: f128 = xs.iter().map(|&x| (f128::from(x) - mean) * (f128::from(x) - mean)).sum();
-            // The mean is off by half a place of itself, which counts squared and, times the sum of deviations, linearly.
+            // The error of the mean, half a unit, counts squared and, times the sum of deviations, linearly.
             spread
         }
         _ => xs.iter().map(|&x| f128::from(x).abs()).sum(),
@@ -129,7 +129,7 @@ fn bound<E: Float>(record: &Record, which: usize, exact: f128) -> f64 {
     if which > 0 && !matches!(name, "variance" | "variance_biased") {
         return 2.0;
     }
-    // In places of the exact result: u is half a place of 1. One more rounding is the division, two that of squares.
+    // In units of the exact result: u is half a unit of 1. The division adds one rounding, squares add two.
     let epsilon = if size_of::<E>() == 4 { f64::from(f32::EPSILON) } else { f64::EPSILON };
     let roundings = n as f64 + 2.0;
     let absolute = roundings * epsilon / 2.0 * scaled as f64;
@@ -137,7 +137,7 @@ fn bound<E: Float>(record: &Record, which: usize, exact: f128) -> f64 {
     absolute / place
 }
 
-/// The distance between numbers at `exact`.
+/// The spacing of numbers at `exact`.
 fn place_of<E: Float>(exact: f128) -> f64 {
     let x = E::from_f128(exact.abs());
     let up = |x: E| if size_of::<E>() == 4 { f64::from((x.to_f64() as f32).next_up()) } else { x.to_f64().next_up() };
@@ -153,7 +153,7 @@ fn check<S: Scalar>(type_name: &str) {
         groups.extend(of_one_kind.chunks(S::LANES));
     }
     for group in groups {
-        // A group that is not full repeats its records.
+        // An incomplete group repeats its records.
         let lane_record = |lane: usize| &group[lane % group.len()];
         let xs: Vec<S> = (0..group[0].inputs.len())
             .map(|k| {
@@ -213,14 +213,14 @@ fn lanes() {
     check::<F64x8>("f64");
 }
 
-/// float128 meets the bounds of doubles at the same points: the table has too few digits for its own.
+/// float128 meets the bounds of doubles at the same points: the table has too few digits for its own bounds.
 #[test]
 fn quadruple_numbers() {
     let mut bad = Vec::new();
     for record in records("f64") {
         let xs: Vec<f128> = record.inputs.iter().map(|&x| f128::from(x)).collect();
         for (which, (found, expected)) in run(record.op, &xs).iter().zip(&record.expected).enumerate() {
-            // Where a double over- or underflows the table says so, and f128 goes on.
+            // Where a double over- or underflows the table says so, and f128 does not.
             let Expected::Exactly(high, exact) = *expected else { continue };
             let is_inside = high.is_finite() && high.abs() > 1e-290;
             let off = ((*found - exact) / exact).abs();

@@ -36,7 +36,8 @@ pub fn error_of<E: Float>(found: E, exact: f128, of: f64) -> f64 {
     let stored = ((exact.abs().max(of.into()).to_bits() >> 112) as i32).max(1);
     let place = power_of_two((stored - 16383 - (bits - 1)).max(least));
     if found.to_f128().is_infinite() {
-        // An infinity is right where rounding gives one; elsewhere it is as far off as the next number would be.
+        // Infinity is correct if rounding gives infinity; otherwise its error is that of the next number after the
+        // largest.
         let overflows = nearest.to_f128() == found.to_f128();
         let same_side = found.to_f128().is_sign_positive() == exact.is_sign_positive();
         let largest = f64::from(bits).exp2();

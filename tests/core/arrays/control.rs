@@ -10,7 +10,7 @@ use super::loops::{all_inputs, builder, run};
 use super::random::{Dice, both_ways, number_of, same_bits};
 use super::reference::Array;
 
-/// Newton's method for the square root of each number: as long as the largest change is above a millionth.
+/// Newton's method for the square root of each number, until the largest change is below a millionth.
 fn newton(extents: &[usize]) -> ArrayProgram {
     let mut body = builder();
     let (a, x) = (body.input(extents, Element::Float).unwrap(), body.input(extents, Element::Float).unwrap());
@@ -39,7 +39,7 @@ fn while_loops_have_derivatives_of_any_order() {
     let f = newton(&[]);
     let a = 2.0f64;
     let mut program = f.clone();
-    // x, and its derivatives by a.
+    // x, and its derivatives with respect to a.
     let exact = [a.sqrt(), 0.5 / a.sqrt(), -0.25 * a.powf(-1.5), 0.375 * a.powf(-2.5)];
     for (order, exact) in exact.into_iter().enumerate() {
         let found = run(&program, &[&[a], &[1.0]])[0][0];
@@ -66,7 +66,7 @@ fn rows_of_a_while_loop_are_done_one_by_one() {
         let alone = run(&f, &[&[a], &[1.0]]);
         assert_eq!([found[0][k], found[1][k]], [alone[0][0], alone[1][0]], "row {k}");
     }
-    // A longer run after a shorter one, and back.
+    // A longer run after a shorter one, and vice versa.
     let mut plan = Plan::<f64>::new(&f).unwrap();
     for a in [1.0, 1e6, 4.0] {
         plan.run(&[Argument::Float(&[a]), Argument::Float(&[1.0])], &[]).unwrap();
@@ -77,7 +77,7 @@ fn rows_of_a_while_loop_are_done_one_by_one() {
     }
 }
 
-/// `log x` where x is positive, else `x * c`.
+/// `log x` for positive x, otherwise `x * c`.
 fn choice() -> ArrayProgram {
     let branch = |build: fn(&mut ArrayBuilder, ValueId, ValueId) -> ValueId| {
         let mut b = builder();
@@ -104,7 +104,7 @@ fn choices_compute_one_branch_and_have_derivatives() {
     assert_eq!(run(&first, &[&[2.0], &[3.0]]), [[2f64.ln() * 2f64.ln()], [2.0 * 2f64.ln() / 2.0], [0.0]]);
     assert_eq!(run(&first, &[&[-2.0], &[3.0]]), [[36.0], [-36.0], [24.0]]);
     let many = first.batched(&[Some(0), None], 3).unwrap();
-    // At 0 the logarithm would be infinite, and so would its partial.
+    // At 0 the logarithm, and its partial, would be infinite.
     let found = run(&many, &[&[0.0, 1.0, -1.0], &[3.0]]);
     assert_eq!(found, [[0.0, 0.0, 9.0], [0.0, 0.0, -18.0], [0.0, 0.0, 6.0]]);
     for x in [0.7, -0.3] {
@@ -190,7 +190,7 @@ fn empty_loops_pass_on_their_carries_and_integers_count() {
 
 #[test]
 fn carries_change_places() {
-    // Of numbers in one piece of code, and of arrays.
+    // Scalars, which compile to one piece of code, and arrays.
     for extents in [&[][..], &[2]] {
         let mut body = builder();
         let [a, b, c] = [(); 3].map(|()| body.input(extents, Element::Float).unwrap());
@@ -252,7 +252,7 @@ fn wrong_bodies_are_refused_and_change_nothing() {
         assert!(refused.unwrap_err().to_string().contains("found"));
     }
     assert_eq!(b.row(Op::Neg, &[x]).unwrap().index(), n + 1);
-    // A loop that never ends does when somebody asks for it, or after as many steps as it may take.
+    // An endless loop ends on request, or after its largest number of steps.
     let endless = b.while_loop(true_.clone(), next.clone(), &[], &[x], None).unwrap();
     let bounded = b.while_loop(true_, next, &[], &[x], Some(5)).unwrap();
     let endless = Plan::<f64>::new(&b.finish(&endless).unwrap().selecting([0].into_iter()));

@@ -40,7 +40,7 @@ fn summed(program: &ArrayProgram) -> ArrayProgram {
     b.finish(&[y]).unwrap()
 }
 
-/// Points of an op's domain, its ends among them.
+/// Points of an op's domain, including its ends.
 fn points(op: Op) -> Vec<f64> {
     let (low, high) = op.info().domain;
     (0..23).map(|k| low + (high - low) * (f64::from(k) + 0.37) / 23.7).collect()
@@ -121,7 +121,7 @@ fn second_derivatives_of_two_operands_are_those_of_dual_numbers() {
         let z = b.reduce(Reduce::Sum, z, None, false).unwrap();
         let both = [Variable::Input(0), Variable::Input(1)];
         let first = b.finish(&[z]).unwrap().gradient(&both).unwrap();
-        // Forward over reverse, in the direction (1, 0) and in (0, 1).
+        // Forward over reverse, in the directions (1, 0) and (0, 1).
         let second = first.jvp(&both).unwrap();
         let (one, zero) = (vec![1.0; xs.len()], vec![0.0; xs.len()]);
         for (dx, dy) in [(&one, &zero), (&zero, &one)] {
@@ -142,7 +142,7 @@ fn ties_share_and_losers_are_unreached() {
     let max = |kind| of_array(&[2, 3], move |b, x| b.reduce(kind, x, Some(&[1]), false).unwrap()).gradient(X).unwrap();
     assert_eq!(run(&max(Reduce::Max), &[&[1.0, 3.0, 3.0, -0.0, 0.0, -1.0]])[0], [0.0, 0.5, 0.5, 0.5, 0.5, 0.0]);
     assert_eq!(run(&max(Reduce::Min), &[&[1.0, 3.0, 1.0, 2.0, 5.0, 9.0]])[0], [0.5, 0.0, 0.5, 1.0, 0.0, 0.0]);
-    // The loser's logarithm has an infinite partial, which reaches nobody.
+    // The logarithm that is not selected has an infinite partial, which must not propagate.
     let log = of_array(&[2], |b, x| {
         let y = b.row(Op::Log, &[x]).unwrap();
         b.reduce(Reduce::Max, y, None, false).unwrap()
@@ -172,7 +172,7 @@ fn what_is_not_chosen_is_unreached() {
     for (program, expected) in [(&first_log, [0.0, 0.5]), (&where_positive, [1.0, 0.5]), (&taken, [0.0, 1.0])] {
         let first = program.gradient(X).unwrap();
         assert_eq!(run(&first, &[&[0.0, 2.0]])[0], expected);
-        // Nor in the second derivative, nor where forward mode does not move.
+        // Nor in the second derivative, nor with a zero tangent in forward mode.
         let second = run(&summed(&first).gradient(X).unwrap(), &[&[0.0, 2.0]]);
         assert_eq!(second[0][0], 0.0);
         assert_eq!(run(&program.jvp(X).unwrap(), &[&[0.0, 2.0], &[0.0, 1.0]])[1], [expected[1]]);
@@ -185,7 +185,7 @@ fn an_unreached_row_of_a_product_reaches_nobody() {
         let y = b.matmul(x, x).unwrap();
         b.slice(y, &[Slice { start: 0, step: 1, count: 1 }]).unwrap()
     });
-    // Row 0 of the product reads row 0 and, by it, both rows.
+    // Row 0 of the product reads row 0 and, through it, both rows.
     let found = run(&program.gradient(X).unwrap(), &[&[1.0, 0.0, 2.0, f64::INFINITY]]);
     assert_eq!(found[0][1], f64::INFINITY);
     let program = of_array(&[2, 2], |b, x| {

@@ -5,7 +5,7 @@ use burtorch_core::{DType, Graph, Op};
 
 #[test]
 fn a_scalar_expression_has_the_bits_of_the_eager_sweep() {
-    // Used four times: contributions are added from the last use to the first, each rounded.
+    // Used four times: contributions are added from the last use to the first, each addition rounded.
     let (x, w) = (0.1, 0.7);
     let mut b = ArrayBuilder::new(DType::Float64).unwrap();
     let v = b.input(&[], Element::Float).unwrap();

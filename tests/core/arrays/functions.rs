@@ -45,7 +45,7 @@ fn variances_are_those_of_the_eager_graph_and_exact_for_equal_numbers() {
     });
     assert_eq!(planned(&program, std::slice::from_ref(&equal))[0].data, [0.0]);
     assert_eq!(planned(&program.gradient(X).unwrap(), std::slice::from_ref(&equal))[0].data, [0.0; 6]);
-    // One number less than degrees of freedom leaves nothing to divide by.
+    // With no degrees of freedom the divisor is 0.
     let one = Array::new(Dims::new(&[1]).unwrap(), vec![3.0]);
     assert!(value(&[&one], |b, x| b.std(x[0], None, 1.0, false).unwrap()).data[0].is_nan());
 }
@@ -99,7 +99,7 @@ fn attention_is_a_mean_of_values_that_the_mask_lets_it_see() {
     near(&found.data, &expected);
 }
 
-/// The sum of products over all labels, position by position.
+/// The sum of products over all labels, one position at a time.
 fn einsum(inputs: &[&str], output: &str, arrays: &[&Array]) -> Array {
     let mut labels: Vec<(char, usize)> = Vec::new();
     for (term, x) in inputs.iter().zip(arrays) {
@@ -191,7 +191,7 @@ fn indices_that_name_an_element_outside_are_refused_before_a_run_or_in_it() {
         Ok::<_, burtorch_core::Error>(plan.floats(0)?.to_vec())
     };
     assert_eq!(run(&[1, -2], &[-1, 1]).unwrap(), [5.0, 1.0]);
-    // The place that these name together is inside of the array.
+    // The indices together denote a position inside the array.
     assert!(run(&[0, 0], &[3, 0]).is_err() && run(&[1, 0], &[0, -4]).is_err() && run(&[-3, 0], &[0, 0]).is_err());
 }
 

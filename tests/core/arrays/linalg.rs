@@ -30,7 +30,7 @@ fn numbers(n: usize, seed: u64) -> Vec<f64> {
     (0..n).map(|_| dice.number() / 2.0).collect()
 }
 
-/// Rows in an order that needs pivoting, with a diagonal somewhere.
+/// A matrix that needs pivoting, with a large diagonal in permuted order.
 fn matrix(n: usize, seed: u64) -> Vec<f64> {
     let mut a = numbers(n * n, seed);
     (0..n).for_each(|i| a[i * n + (i + 1) % n.max(1)] += 2.0 + n as f64 / 4.0);
@@ -87,7 +87,7 @@ fn least_squares_have_normal_residuals() {
     }
 }
 
-/// Each function as one number, of a matrix (n, n) and a vector.
+/// Each function as a scalar, of a matrix (n, n) and a vector.
 fn functions(n: usize) -> Vec<(&'static str, ArrayProgram)> {
     let upper = Triangle { upper: true, ..Triangle::default() };
     let lower = Triangle { transposed: true, unit: true, ..Triangle::default() };
@@ -120,7 +120,7 @@ fn functions(n: usize) -> Vec<(&'static str, ArrayProgram)> {
             let f = program(&[&[n, n], &[n]], |b, v| {
                 let mut total = b.literal(0.0).unwrap();
                 for (k, r) in build(b, v[0], v[1], [upper, lower]).into_iter().enumerate() {
-                    // Each element with a weight of its own.
+                    // Each element has its own weight.
                     let size = b.type_of(r).dims.size();
                     let flat = b.reshape(r, &[size]).unwrap();
                     let one = b.literal(1.0 + k as f64).unwrap();
@@ -140,7 +140,7 @@ fn functions(n: usize) -> Vec<(&'static str, ArrayProgram)> {
 
 const BOTH: &[Variable] = &[Variable::Input(0), Variable::Input(1)];
 
-/// A number made of a gradient.
+/// A scalar made from a gradient.
 fn summed(program: &ArrayProgram) -> ArrayProgram {
     let mut b = ArrayBuilder::new(DType::Float64).unwrap();
     let inputs: Vec<_> = program.input_types().iter().map(|ty| b.input(&ty.dims, ty.element).unwrap()).collect();
@@ -188,7 +188,7 @@ fn gradients_above_a_block_agree_with_forward_mode() {
     for n in [64, 65, 100] {
         let (a, y) = (matrix(n, 21), numbers(n, 22));
         let (da, dy) = (numbers(n * n, 23), numbers(n, 24));
-        // A determinant of that size says nothing.
+        // A determinant of this size is not informative.
         for (name, f) in functions(n).into_iter().filter(|(name, _)| !["det", "triangles"].contains(name)) {
             let found = run(&f.gradient(BOTH).unwrap(), &[&a, &y]);
             let pairs = || found[0].iter().zip(&da).chain(found[1].iter().zip(&dy));
@@ -242,10 +242,10 @@ fn singular_matrices_give_what_ieee_says_and_are_named() {
     assert_eq!(plan.floats(0).unwrap(), [0.0, 6.0]);
     assert_eq!(plan.floats(1).unwrap(), [0.0, 1.0]);
     assert_eq!(plan.floats(2).unwrap()[0], f64::NEG_INFINITY);
-    // The other matrix of the batch is not harmed.
+    // The other matrix of the batch is unaffected.
     assert!(!plan.floats(3).unwrap()[0].is_finite());
     assert_eq!(plan.floats(3).unwrap()[2..], [0.5, 1.0 / 3.0]);
-    // Nor is its gradient, where the singular one is not chosen.
+    // So is its gradient, if the singular matrix is not selected.
     let chosen = program(&[&[2, 2, 2], &[2]], |b, v| {
         let x = b.solve(v[0], v[1]).unwrap();
         let x = b.index(x, 1).unwrap();
@@ -264,7 +264,7 @@ fn singular_matrices_give_what_ieee_says_and_are_named() {
 
 #[test]
 fn an_ill_conditioned_system_has_a_small_residual() {
-    // Hilbert's matrix of 10 rows, of condition 1.6e13.
+    // Hilbert's matrix with 10 rows, of condition number 1.6e13.
     let n = 10;
     let a: Vec<f64> = (0..n * n).map(|at| 1.0 / (1.0 + (at / n + at % n) as f64)).collect();
     let y = vec![1.0; n];

@@ -26,12 +26,12 @@ struct Body {
     slices: Vec<Vec<usize>>,
 }
 
-/// `v` as a number of this shape, or its sum.
+/// `v` as a scalar of this shape, or its sum.
 fn fitted(b: &mut ArrayBuilder, v: ValueId, shape: &[usize]) -> ValueId {
     if b.type_of(v).dims[..] == *shape { v } else { b.reduce(Reduce::Sum, v, None, false).unwrap() }
 }
 
-/// Some operations read captures only.
+/// A random body; some operations read captures only.
 fn body(dice: &mut Dice) -> Body {
     let mut b = builder();
     let shapes = |least: usize, dice: &mut Dice| -> Vec<Vec<usize>> {
@@ -50,7 +50,7 @@ fn body(dice: &mut Dice) -> Body {
         let z = match dice.below(8) {
             0..3 => b.row(UNARY[dice.below(UNARY.len())], &[x]).ok(),
             3..6 => b.row(BINARY[dice.below(BINARY.len())], &[x, y]).ok(),
-            // A vector would be reshaped for the product as it is for a stack, once for both.
+            // A vector would be reshaped for the product and for the stack in the same way, which the builder merges.
             6 if [x, y].iter().all(|&v| b.type_of(v).dims.rank() == 2) => b.matmul(x, y).ok(),
             _ => {
                 let zero = b.literal(0.1).unwrap();
@@ -81,7 +81,7 @@ fn body(dice: &mut Dice) -> Body {
     Body { program: b.finish(&outputs).unwrap(), captures, carries, slices }
 }
 
-/// The same steps, each a call.
+/// The same steps, each as a call.
 fn unrolled(b: &mut ArrayBuilder, body: &ArrayProgram, of: [&[ValueId]; 3], n: usize, reverse: bool) -> Vec<ValueId> {
     let [captures, carries, slices] = of;
     let mut carries = carries.to_vec();
@@ -111,7 +111,7 @@ struct Case {
     arguments: Vec<Array>,
 }
 
-/// A number that a loop computes, both ways; arguments are used beside the loop too.
+/// A scalar computed by a loop, both ways; arguments are also used outside the loop.
 fn case(dice: &mut Dice) -> Case {
     let body = body(dice);
     let (n, reverse) = (1 + dice.below(6), dice.below(3) == 0);
@@ -145,7 +145,7 @@ fn case(dice: &mut Dice) -> Case {
         }
         let mut total = b.literal(0.0).unwrap();
         for v in results {
-            // No body has this one, which would be done once for both.
+            // No body has this op, which would otherwise be merged with it.
             let v = b.row(Op::Erf, &[v]).unwrap();
             let v = b.reduce(Reduce::Sum, v, None, false).unwrap();
             total = b.row(Op::Add, &[total, v]).unwrap();
@@ -185,7 +185,8 @@ fn rounds(rounds: u64, from: u64) {
     }
 }
 
-/// A carry of `n` numbers, `steps` steps and so many functions of it in each: what a step stacks for reverse mode.
+/// A carry of `n` numbers, `steps` steps and `functions` functions in each: the size that a step stacks for reverse
+/// mode.
 fn kept_for_reverse_mode(functions: usize, n: usize, steps: usize) -> usize {
     let mut body = builder();
     let mut h = body.input(&[n], Element::Float).unwrap();

@@ -13,7 +13,7 @@ use super::reference::Array;
 
 const SHAPES: [&[usize]; 3] = [&[], &[1], &[2]];
 
-/// What a body takes and gives: two carries, of which one is a number, and a captured number.
+/// The inputs and outputs of a body: two carries, one of them a scalar, and a captured scalar.
 struct Values {
     c: ValueId,
     x: ValueId,
@@ -25,7 +25,7 @@ fn inputs(b: &mut ArrayBuilder, shape: &[usize]) -> Values {
     Values { c: input(&[]), x: input(shape), y: input(&[]) }
 }
 
-/// Some operations on them, then maybe a loop or a choice whose programs are made likewise, `depth` deep.
+/// Some operations on the values, then possibly a loop or a choice with random programs, `depth` deep.
 fn work(b: &mut ArrayBuilder, mut v: Values, shape: &[usize], depth: usize, dice: &mut Dice) -> Values {
     for _ in 0..1 + dice.below(3) {
         let f = [Op::Sin, Op::Tanh, Op::Neg, Op::Sigmoid][dice.below(4)];
@@ -70,7 +70,7 @@ fn work(b: &mut ArrayBuilder, mut v: Values, shape: &[usize], depth: usize, dice
     Values { x: results[0], y: results[1], ..v }
 }
 
-/// A condition and a body that also count steps: so many, or fewer where y is large.
+/// A condition and a body that also count steps: `steps` of them, or fewer if y is large.
 fn counted(shape: &[usize], body: ArrayProgram, steps: usize) -> (ArrayProgram, ArrayProgram) {
     let mut b = builder();
     let (v, n) = (inputs(&mut b, shape), b.input(&[], Element::Float).unwrap());
@@ -88,13 +88,13 @@ fn counted(shape: &[usize], body: ArrayProgram, steps: usize) -> (ArrayProgram, 
     (condition, b.finish(&results).unwrap())
 }
 
-/// A number that a loop computes whose steps hold others.
+/// A scalar computed by a loop with nested control flow.
 fn nest(dice: &mut Dice) -> (ArrayProgram, Vec<Array>) {
     let shape = SHAPES[dice.below(3)];
     let mut body = builder();
     let v = inputs(&mut body, shape);
     let v = work(&mut body, v, shape, 1 + dice.below(3), dice);
-    // The carries may change places, or only one of them move on.
+    // The carries may be swapped, or only one of them may change.
     let y = if dice.below(4) == 0 { body.reduce(Reduce::Sum, v.x, None, false).unwrap() } else { v.y };
     let body = body.finish(&[v.x, y]).unwrap();
     let mut b = builder();

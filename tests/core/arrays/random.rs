@@ -29,12 +29,12 @@ const REDUCTIONS: &[Reduce] = &[Reduce::Sum, Reduce::Prod, Reduce::Max, Reduce::
 fn dims(dice: &mut Dice) -> Vec<usize> {
     let rank = dice.below(4);
     let extents = [1, 2, 3, 1, 4, 17, 2, 0, 5];
-    // Seldom an empty axis, or one long enough for eight running sums.
+    // Rarely an empty axis, or one long enough for eight running sums.
     let most = if dice.below(6) == 0 { extents.len() } else { 5 };
     (0..rank).map(|_| extents[dice.below(most)]).collect()
 }
 
-/// One more value out of those there are; `None` where the dice named operands that do not fit.
+/// Adds a value computed from existing ones; `None` if the random operands do not fit.
 fn grow(b: &mut ArrayBuilder, values: &[ValueId], indices: ValueId, dice: &mut Dice) -> Option<ValueId> {
     let x = values[dice.below(values.len())];
     let y = values[dice.below(values.len())];
@@ -75,7 +75,7 @@ fn grow(b: &mut ArrayBuilder, values: &[ValueId], indices: ValueId, dice: &mut D
             if dice.below(3) > 0 {
                 return b.matmul(x, y).ok();
             }
-            // Indices are within 0 and 1.
+            // Indices are 0 or 1.
             if extents.get(axis).is_some_and(|&n| n > 1) { b.take(x, indices, axis as isize).ok() } else { None }
         }
         _ => {
@@ -119,7 +119,7 @@ pub fn program(dice: &mut Dice) -> (ArrayProgram, Vec<Array>) {
     }
     let mut total = b.literal(0.25).unwrap();
     for &v in values.iter().rev().take(3) {
-        // So that sums of many large numbers stay comparable.
+        // Bounded, so that sums of many numbers stay comparable.
         let bounded = b.row(Op::Tanh, &[v]).unwrap();
         let sum = b.reduce(Reduce::Sum, bounded, None, false).unwrap();
         total = b.row(Op::Add, &[total, sum]).unwrap();
@@ -140,7 +140,7 @@ pub fn planned(program: &ArrayProgram, arguments: &[Array]) -> Vec<Array> {
     plan.run(&given, &[]).unwrap();
     let outputs: Vec<Type> = plan.outputs().collect();
     let first: Vec<Vec<f64>> = (0..outputs.len()).map(|k| plan.floats(k).unwrap().to_vec()).collect();
-    // A second run finds what the first one left, and must not see it.
+    // The second run must not depend on memory left by the first.
     plan.run(&given, &[]).unwrap();
     for (k, first) in first.iter().enumerate() {
         let second = plan.floats(k).unwrap();
@@ -156,7 +156,7 @@ pub fn same_bits(x: &[f64], y: &[f64]) -> bool {
     x.len() == y.len() && x.iter().zip(y).all(|(x, y)| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan())
 }
 
-/// Whether all results are equal: to the last bit, or near where products of matrices are involved.
+/// Whether all results are equal: bit for bit, or approximately with matrix products.
 fn agree(program: &ArrayProgram, x: &[Array], y: &[Array]) -> bool {
     let is_near =
         |x: f64, y: f64| (x - y).abs() <= 1e-9 * (1.0 + x.abs().max(y.abs())) || x.is_nan() || y.is_nan() || x == y;

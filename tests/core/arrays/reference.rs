@@ -60,7 +60,7 @@ fn kept(at: &[usize], axes: Axes) -> Vec<usize> {
     at.iter().enumerate().filter(|(k, _)| !axes.has(*k)).map(|(_, &i)| i).collect()
 }
 
-/// The rows of an array along axes, as positions, for each position of the result.
+/// The positions of the elements of an array along some axes, for each position of the result.
 fn rows(of: &Array, axes: Axes, result: &Dims) -> Vec<Vec<usize>> {
     let mut rows = vec![Vec::new(); result.size()];
     let reduced = Array::new(*result, (0..result.size()).map(|k| k as f64).collect());
@@ -90,7 +90,7 @@ fn index(i: f64, n: usize) -> usize {
     (if i < 0.0 { i + n as f64 } else { i }) as usize
 }
 
-/// What a position of a result of `Take` reads: the position in the table.
+/// The position in the table that a position of the result of `Take` reads.
 fn taken(at: &[usize], indices: &Array, axis: usize, batch: usize, n: usize) -> Vec<usize> {
     let m = indices.dims.rank() - batch;
     let of_index = [&at[..batch], &at[axis..axis + m]].concat();

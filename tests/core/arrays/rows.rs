@@ -6,7 +6,7 @@ use burtorch_core::array::{Argument, ArrayProgram, Csr, Dims, Element, OverRows,
 use super::random::{Dice, planned, program};
 use super::reference::Array;
 
-/// Results are far apart only where a row alone is not finite.
+/// Checks that results differ substantially only if a separate row is not finite.
 fn check(
     total: &ArrayProgram,
     one: &ArrayProgram,
@@ -122,7 +122,7 @@ fn sparse_rows_multiply_as_dense_ones_do() {
         let (x, w) = (b.input(&[k], element).unwrap(), b.input(&[k, n], Element::Float).unwrap());
         let z = b.matmul(x, w).unwrap();
         let z = b.row(Op::Tanh, &[z]).unwrap();
-        // What is not chosen is unreached.
+        // An element that is not selected is unreached.
         let z = b.reduce(Reduce::Max, z, None, false).unwrap();
         b.finish(&[z]).unwrap()
     };

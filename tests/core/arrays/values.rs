@@ -117,7 +117,7 @@ fn a_refused_run_has_no_results() {
     assert!(plan.run(&[Argument::Float(&x)], &[]).is_err());
     assert!(plan.run(&[Argument::Float(&x[..2]), Argument::Int(&[0, 0])], &[]).is_err());
     assert!(plan.run(&[Argument::Int(&[1, 2, 3]), Argument::Int(&[0, 0])], &[]).is_err());
-    // What was refused before it began left the results.
+    // A call refused before its start keeps the results.
     assert_eq!(plan.floats(0).unwrap(), [3.0, 1.0]);
     let error = plan.run(&[Argument::Float(&x), Argument::Int(&[0, 3])], &[]).unwrap_err();
     assert_eq!(error.to_string(), "index must be inside of an axis of 3, found 3");
@@ -125,7 +125,7 @@ fn a_refused_run_has_no_results() {
     assert!(Plan::<f32>::new(&builder().finish(&[]).unwrap()).is_err());
 }
 
-/// A program that has a bit of everything, of 40 x 70 numbers.
+/// A program with all kinds of ops, of 40 x 70 numbers.
 fn everything(dtype: DType) -> burtorch_core::array::ArrayProgram {
     let mut b = ArrayBuilder::new(dtype).unwrap();
     let x = b.input(&[40, 70], Element::Float).unwrap();
@@ -166,7 +166,7 @@ fn every_level_has_the_same_bits() {
     }
     force_level(None);
     assert!(bits.windows(2).all(|pair| pair[0] == pair[1]));
-    // And both types agree.
+    // Both types must agree.
     for (wide, narrow) in bits.iter().flat_map(|(wide, narrow)| wide.iter().zip(narrow)) {
         let (wide, narrow) = (f64::from_bits(*wide), f64::from(f32::from_bits(*narrow)));
         assert!((wide - narrow).abs() <= 2e-3 * (1.0 + wide.abs()), "{wide} and {narrow}");
@@ -191,7 +191,7 @@ fn memory_is_shared_by_values_whose_times_do_not_meet() {
 
 #[test]
 fn elements_taken_one_by_one_cost_no_copies() {
-    // The reverse pass adds to one array in place: 400 slices of an array of 400 are 400 steps and one buffer.
+    // The reverse pass adds to one array in place: 400 slices of an array of 400 take 400 steps and one buffer.
     let mut b = builder();
     let n = 400;
     let x = b.input(&[n], Element::Float).unwrap();

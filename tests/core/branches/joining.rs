@@ -21,7 +21,7 @@ pub fn seen(graph: &Graph<'_, f64>) -> Seen {
     Seen { nodes: nodes.collect(), stores: graph.stores().to_vec() }
 }
 
-/// Where a step gets its operands: from the graph before the branches, or from what the branch has built.
+/// The source of a step's operands: the graph before the branches, or nodes that the branch has built.
 #[derive(Clone, Copy, Debug)]
 enum Pick {
     Frozen(usize),
@@ -48,7 +48,7 @@ const UNARY: [Op; 4] = [Op::Tanh, Op::Sqr, Op::Sin, Op::Relu];
 const BINARY: [Op; 4] = [Op::Add, Op::Mul, Op::Sub, Op::Max];
 const REDUCE: [Op; 3] = [Op::ReduceSum, Op::ReduceMean, Op::ReduceMul];
 
-/// One thread's view of what it builds on: a branch, or the whole graph.
+/// The graph as one thread sees it: a branch, or the whole graph.
 trait Site {
     fn graph(&mut self) -> &mut Graph<'static, f64>;
     fn frozen(&mut self, range: Range) -> Range;
@@ -95,7 +95,7 @@ fn ground() -> Ground {
     Ground { graph, params, more, weights, others, run }
 }
 
-/// Runs the steps; returns what was built last.
+/// Runs the steps; returns the last node.
 fn build(site: &mut impl Site, ground: &Ground, steps: &[Step]) -> NodeId {
     let mut own: Vec<NodeId> = Vec::new();
     let params = [&ground.params, &ground.more];
@@ -123,7 +123,7 @@ fn build(site: &mut impl Site, ground: &Ground, steps: &[Step]) -> NodeId {
             }
             Step::Reduce(op, picks) => {
                 let nodes: Vec<_> = picks.iter().map(|pick| node(site, pick)).collect();
-                // As views, so that the list is the same whatever happens to be contiguous.
+                // As views, so that the list does not depend on contiguity.
                 let mut views: Vec<View> = nodes.into_iter().map(View::from).collect();
                 views.push(View::Parameters(ground.others));
                 site.graph().reduce(REDUCE[op % 3], Operands::Views(&views), &params)
@@ -216,7 +216,7 @@ proptest! {
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             })
         } else {
-            // The last first: the order of building does not matter.
+            // In reverse, because the order of building does not matter.
             let built = branches.iter_mut().zip(&programs).rev().map(|(mut b, steps)| build(&mut b, &joined, steps));
             let mut own: Vec<_> = built.collect();
             own.reverse();
@@ -226,7 +226,7 @@ proptest! {
         joined.graph = graph;
         let found: Vec<_> = own.iter().enumerate().map(|(k, &node)| numbers.node(k, node).unwrap()).collect();
         prop_assert_eq!(&found, &roots);
-        // Identities of parameters are those of their process, so they are compared by place.
+        // Identities of parameters differ between processes, so they are compared by position.
         let places = |ground: &Ground| -> Vec<bool> {
             ground.graph.stores().iter().map(|&store| store == ground.params.id()).collect()
         };

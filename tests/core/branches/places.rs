@@ -8,7 +8,7 @@ use super::joining::{Seen, seen};
 
 const N_BRANCHES: usize = 4;
 
-/// What is unusual about one branch of a round.
+/// The special behaviour of one branch in a round.
 #[derive(Clone, Copy, Debug)]
 enum Turn {
     Longer,
@@ -17,14 +17,14 @@ enum Turn {
     Reads,
     /// Builds something, clears it, and then builds.
     ClearsFirst,
-    /// Sweeps before it is joined.
+    /// Runs a backward pass before it is joined.
     Sweeps,
-    /// Has branches of its own.
+    /// Has branches itself.
     Nests,
 }
 
-/// One round: how many nodes the graph has before it, what is unusual, and in which branch; and whether branches are dropped
-/// first that had built as much.
+/// One round: the number of nodes before it, the special behaviour and its branch, and whether branches of the same
+/// size are dropped first.
 #[derive(Clone, Debug)]
 struct Round {
     n_before: usize,
@@ -32,7 +32,7 @@ struct Round {
     drops: bool,
 }
 
-/// Enough for several threads: scalars, blocks, lists and constants on leaves of its own.
+/// Enough nodes for several threads: scalars, blocks, lists and constants on its own leaves.
 fn build(graph: &mut Graph<'static, f64>, n: usize, seed: usize) -> NodeId {
     let start: Vec<f64> = (0..600).map(|k| ((k * 7 + seed) % 100) as f64 / 50.0 - 1.0).collect();
     let mut run = graph.vector(&start).unwrap();
@@ -50,7 +50,7 @@ fn build(graph: &mut Graph<'static, f64>, n: usize, seed: usize) -> NodeId {
     graph.binary_op(Op::Add, y, sum).unwrap()
 }
 
-/// A branch of a round, or the same on the whole graph; `x` is a node of it that stands for the frozen one.
+/// Builds a branch of a round, or the same on the whole graph; `x` is its node for the frozen one.
 fn build_one(graph: &mut Graph<'static, f64>, turn: Option<Turn>, seed: usize, x: Option<NodeId>) -> NodeId {
     let n = match turn {
         Some(Turn::Longer) => 13,
@@ -124,7 +124,8 @@ fn finished(graph: &mut Graph<'static, f64>, roots: &[NodeId]) -> Seen {
     seen(graph)
 }
 
-/// The round by branches, on a graph that has seen others. Whether branches had places in it, and what came out.
+/// The round with branches, on a graph that has had branches before. Whether they had reserved regions, and the
+/// results.
 fn branched(graph: &mut Graph<'static, f64>, round: &Round) -> (bool, Seen) {
     graph.clear().unwrap();
     if round.drops {
@@ -147,7 +148,7 @@ fn branched(graph: &mut Graph<'static, f64>, round: &Round) -> (bool, Seen) {
     (had_places, finished(graph, &roots))
 }
 
-/// How many nodes a branch has of which nothing is unusual.
+/// The number of nodes of a branch without special behaviour.
 fn usual_len() -> usize {
     let mut graph = Graph::new();
     build_one(&mut graph, None, 0, None);
@@ -194,7 +195,7 @@ fn regular_branches_have_places_and_memory_for_one_graph() {
     for _ in 0..3 {
         assert!(n_places(&mut graph, &USUAL), "as large as those before");
     }
-    // Room is found by doubling, so up to twice what is needed, and not also the branches' own.
+    // Capacity doubles, so up to twice the need is reserved, without additional memory for the branches.
     assert!(graph.memory().reserved < 2 * 25 * 2 * graph.len(), "{:?}", graph.memory());
     let dropped = Round { drops: true, ..USUAL };
     assert!(n_places(&mut graph, &dropped), "dropped branches give their places back");
@@ -215,7 +216,7 @@ fn a_branch_that_is_left_over_keeps_its_place_from_its_graph() {
     let mut left = graph.new_branches(N_BRANCHES).unwrap();
     let root = build(&mut left[1], 8, 1);
     let value = left[1].value(root).unwrap();
-    // The graph moves away from places that others have.
+    // The graph moves away from regions that other branches hold.
     let (_, found) = branched(&mut graph, &USUAL);
     assert!(found == plain(&USUAL));
     assert_eq!(left[1].value(root), Ok(value));

@@ -6,8 +6,8 @@ use burtorch_core::{Branch, Graph, Joined, NodeId, Op, Range};
 
 const N_BRANCHES: usize = 64;
 
-/// A chain whose length and operands depend on the branch. Every fourth branch reads nothing of its graph, and so moves as a
-/// whole when it is joined.
+/// A chain whose length and operands depend on the branch. Every fourth branch reads nothing of its graph, so that all
+/// its nodes move by the same distance when it is joined.
 fn build(branch: &mut Branch<'_, '_, f64>, shared: Range) -> NodeId {
     let number = branch.number();
     let shared = match number % 4 {
@@ -36,7 +36,7 @@ fn roots(joined: &Joined, own: &[NodeId]) -> Vec<NodeId> {
     own.iter().enumerate().map(|(k, &node)| joined.node(k, node).unwrap()).collect()
 }
 
-/// A digest of every value and gradient of a graph built and joined by this many threads.
+/// A digest of all values and gradients of a graph built and joined with this many threads.
 fn digest(graph: &mut Graph<'static, f64>, n_threads: usize) -> u64 {
     graph.clear().unwrap();
     let shared = graph.vector(&(0..20).map(|k| 0.1 * f64::from(k) - 1.0).collect::<Vec<_>>()).unwrap();
@@ -65,7 +65,7 @@ fn digest(graph: &mut Graph<'static, f64>, n_threads: usize) -> u64 {
 #[test]
 fn any_number_of_threads_gives_the_same_bits() {
     let wanted = digest(&mut Graph::new(), 1);
-    // Branches are built in the memory of those before.
+    // Branches reuse the memory of earlier ones.
     let mut graph = Graph::new();
     for run in 0..40 {
         let n_threads = [1, 2, 8, 64][run % 4];

@@ -8,7 +8,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// A graph, and what it has to do with others.
+/// A graph, and its relations to others.
 #[derive(Default)]
 struct Site {
     graph: Graph<'static, f64>,
@@ -19,7 +19,7 @@ struct Site {
     mark: Option<Mark>,
 }
 
-/// A node as a caller keeps it: where it is, what it holds, and its derivative by the leaf that all is built from.
+/// A node as kept by a caller: its graph and index, its value, and its derivative with respect to the first leaf.
 #[derive(Clone, Copy)]
 struct Held {
     site: usize,
@@ -75,7 +75,7 @@ impl Walk {
         true
     }
 
-    /// The node that stands for `range` of site `from` in site `at`.
+    /// The node that represents `range` of site `from` in site `at`.
     fn import(&mut self, at: usize, from: usize, range: Range) -> Range {
         if at == from {
             return range;

@@ -61,7 +61,7 @@ fn reductions_by_name_take_runs_views_and_lists() {
     assert_eq!((sum.data(), t.reduce_mul(&views[1..]).data()), (10.0, 1e8 + 2.0));
 }
 
-/// All reductions and inner products: the gradient of a node without a value is that of one with.
+/// All reductions and inner products: the gradient of a node without a value equals that of one with a value.
 #[test]
 fn a_reduction_may_wait_for_its_value() {
     let reductions = burtorch_core::ops::OP_INFO.iter().filter(|row| row.arity == burtorch_core::ops::Arity::Reduction);

@@ -13,7 +13,7 @@ use burtorch_core::{DType, Error, Op, Result};
 
 use super::{damage, forged};
 
-/// `x -> x sin(x)`, of two numbers.
+/// `x -> x sin(x)`, for two numbers.
 fn body() -> Result<ArrayProgram> {
     let mut b = ArrayBuilder::new(DType::Float64)?;
     let x = b.input(&[2], Element::Float)?;
@@ -26,7 +26,7 @@ fn shared(program: ArrayProgram) -> Shared<ArrayProgram> {
     Shared(Arc::new(program))
 }
 
-/// A loop from `x` on, which ends below 100, and its condition.
+/// A loop that starts at `x` and continues below 100, and its condition.
 fn growing(b: &mut ArrayBuilder, x: ValueId) -> Result<Vec<ValueId>> {
     let mut step = ArrayBuilder::new(DType::Float64)?;
     let c = step.input(&[2], Element::Float)?;
@@ -180,7 +180,7 @@ fn every_prefix_and_every_flipped_bit_is_refused() {
     }
 }
 
-/// With checksums that agree, a damaged file is a program that can be made ready, or is refused.
+/// With matching checksums, a damaged file is refused or gives a valid program.
 #[test]
 fn forged_programs_are_refused_or_valid() {
     let mut valid = 0;

@@ -23,7 +23,7 @@ fn a_save_makes_or_replaces_a_file_and_leaves_no_other() {
         assert_eq!(std::fs::read(&path).unwrap(), content);
     }
     assert_eq!(folder.names(), ["x"]);
-    // Windows has a number of its own for a folder that does not exist.
+    // Windows has a different number for a missing folder.
     const ENOENT: i32 = if cfg!(windows) { 3 } else { 2 };
     assert_eq!(code(save(&folder.file("no/where"), b"x", Durability::Durable)), ENOENT);
     assert_eq!(code(save(std::path::Path::new(""), b"x", Durability::Durable)), ENOENT);

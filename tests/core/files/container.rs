@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::forged;
 
-/// A file of every type of section, at least `n` bytes long.
+/// A file with every type of section, at least `n` bytes long.
 fn sample(n: usize) -> Vec<u8> {
     let header = Header { dtype: Some(DType::Float64), lanes: 1, first: 3, count: 7, ..Header::new(Kind::PROGRAM) };
     let mut writer = Writer::new(Header { contents: Contents::Both, ..header }).unwrap();
@@ -112,7 +112,7 @@ fn lengths_are_not_believed_before_they_are_compared() {
         let file = forged(&bytes, |payload| payload[8..16].copy_from_slice(&lie.to_le_bytes()));
         assert!(is_format(read(&file)), "{lie}");
     }
-    // What fills up a section, and the rest of its header, is zero.
+    // The padding of a section, and the rest of its header, is zero.
     assert!(is_format(read(&forged(&bytes, |payload| payload[20] = 1))));
     assert!(is_format(read(&forged(&bytes, |payload| payload[5] = 1))));
     assert!(is_format(read(&forged(&bytes, |payload| payload[4] = 9))));
@@ -121,8 +121,8 @@ fn lengths_are_not_believed_before_they_are_compared() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Any change of any bytes is refused by the checksums; with checksums that agree it is read as other numbers or
-    /// refused, and never panics.
+    /// Checksums detect any change of bytes; with matching checksums the file is refused or read as other numbers,
+    /// without a panic.
     #[test]
     fn mutations_are_refused(changes in prop::collection::vec((0usize..400, any::<u8>()), 1..8), cut in 0usize..500) {
         let bytes = sample(80);

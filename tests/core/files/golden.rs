@@ -23,7 +23,7 @@ fn params() -> Parameters<'static, f64> {
     params
 }
 
-/// Version, name and content of one file of each kind, and of each version where it matters.
+/// Version, name and content of one file per kind, and per version if it matters.
 fn files() -> Vec<(u16, &'static str, Vec<u8>)> {
     let params = params();
     let mut source = Parameters::<f64>::new(0);
@@ -61,7 +61,7 @@ fn load(version: u16, name: &str) -> Vec<u8> {
     std::fs::read(path(version, name)).unwrap()
 }
 
-/// With labels and names, that is.
+/// This includes labels and names.
 #[cfg(feature = "labels")]
 #[test]
 fn what_is_written_today_is_what_was_always_written() {

@@ -63,7 +63,7 @@ pub fn comes_back<S: BlockMath<Elem: Stored>>(build: Build<S>) {
     assert_eq!(copy.labels().map(|(node, label)| (node.index(), label)).collect::<Vec<_>>(), labels);
     assert_eq!(bits(&copy), bits(&graph));
     assert_eq!(copy.to_bytes(Contents::Both).unwrap(), file);
-    // Both go on alike: a sweep that accumulates, a recomputation, a compaction, and building.
+    // Both continue equally: an accumulating backward pass, a recomputation, a compaction, and building.
     let mut grads = Vec::new();
     for g in [&mut graph, &mut copy] {
         g.backward_with(root, S::lit(1.0), &mut [params.gradients()]).unwrap();
@@ -78,7 +78,7 @@ pub fn comes_back<S: BlockMath<Elem: Stored>>(build: Build<S>) {
     assert_eq!(grads[0], grads[1]);
     assert_eq!(bits(&copy), bits(&graph));
     assert_eq!(copy.to_bytes(Contents::Both).unwrap(), graph.to_bytes(Contents::Both).unwrap());
-    // A compacted graph is saved and loaded as well.
+    // A compacted graph can be saved and loaded too.
     let again = graph.to_bytes(Contents::Values).unwrap();
     assert_eq!(bits(&Loaded::<S>::from_bytes(&again, &[&params]).unwrap().graph).len(), bits(&graph).len());
 }
@@ -207,7 +207,7 @@ fn forged_structures_are_refused_or_harmless() {
     let (graph, _) = rich::<f64>(&mut params);
     let file = graph.to_bytes(Contents::Both).unwrap();
     assert!(survives(&file, &mut params));
-    // Every byte of the structure, set to what indices and opcodes may be mistaken for.
+    // Every byte of the structure is set to values that indices and opcodes may be confused with.
     let mut accepted = 0;
     for at in 0..file.len() - burtorch_core::io::HEADER_BYTES {
         for byte in [0, 1, 2, 7, 20, 64, 128, 255] {

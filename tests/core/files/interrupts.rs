@@ -10,7 +10,7 @@ use burtorch_core::{Error, Graph, Init, Op, Parameters};
 use super::Folder;
 
 thread_local! {
-    /// Questions until the answer is yes.
+    /// Checks until the answer is yes.
     static LEFT: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -20,8 +20,8 @@ fn counts_down() -> bool {
     left == 0
 }
 
-/// Interrupts `work` at its first question, at its second, and so on until it ends by itself; `is_whole` is told whether it did.
-/// Returns how many questions it asked.
+/// Interrupts `work` at its first check, at its second, and so on until it ends by itself; `is_whole` is told whether
+/// it did. Returns the number of checks.
 fn at_each_question<C, T>(
     content: &mut C,
     mut work: impl FnMut(&mut C) -> burtorch_core::Result<T>,

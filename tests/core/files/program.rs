@@ -79,7 +79,7 @@ fn every_flipped_bit_and_every_cut_is_refused() {
     assert_eq!(refused.count(), 100_000);
 }
 
-/// What is accepted bears to be run and written.
+/// An accepted program can be run and written.
 fn survives(bytes: &[u8]) -> bool {
     let Ok(program) = read(bytes) else { return false };
     if program.n_inputs() < 1 << 16 {

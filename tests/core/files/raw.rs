@@ -35,7 +35,7 @@ fn seven_doubles_are_56_bytes_and_come_back() {
     graph.values_mut().fill(0.0);
     graph.load_raw_mapped(&path, Nodes::Run(seven), Contents::Values).unwrap();
     assert_eq!(graph.values()[..7], before[..7]);
-    // Another range of the same length takes them too.
+    // Another range of the same length accepts them too.
     let other = graph.nodes_between(25, 31).unwrap();
     graph.load_raw(&path, Nodes::Run(other), Contents::Values).unwrap();
     assert_eq!(graph.values()[25..], before[..7]);
@@ -113,7 +113,7 @@ fn lists_gradients_and_lanes() {
     let grads = graph.to_raw(Nodes::List(&list), Contents::Gradients).unwrap();
     assert_eq!(grads, raw[64..]);
     assert!(graph.to_raw(Nodes::List(&[NodeId::from_index(2)]), Contents::Values).is_err());
-    // A sweep after loading gradients starts afresh, and leaves accumulate.
+    // A backward pass after loading gradients resets adjoints, and leaves accumulate.
     graph.backward(y).unwrap();
     assert_eq!(graph.grad(y).unwrap(), F64x4::lit(1.0));
     assert_eq!(graph.grad(x).unwrap(), lanes([4.0, 8.0, 12.0, 16.0]));

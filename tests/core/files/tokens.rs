@@ -43,7 +43,7 @@ fn a_graph_of_blocks_over_tokens_comes_back_and_goes_on_alike() {
     comes_back::<F32x8>(blocks);
 }
 
-/// The loss of a GPT on one text.
+/// The loss of a GPT for one text.
 fn gpt<S: BlockMath<Elem: Stored>>(params: &mut Parameters<'_, S::Elem>) -> (Graph<'static, S>, NodeId) {
     let (vocab, context, layers, heads, width, expansion) = (6, 9, 2, 2, 4, 2);
     let shape = GptShape { vocab, context, layers, heads, width, expansion, eps: 1e-5, final_norm: true };
@@ -107,7 +107,7 @@ fn every_flipped_bit_and_every_cut_is_refused() {
     assert_eq!(refused.count(), 20_000);
 }
 
-/// Where the content of a section lies in the payload.
+/// The range of a section's content in the payload.
 fn section(payload: &[u8], tag: &[u8; 4]) -> std::ops::Range<usize> {
     let mut at = 0;
     loop {
@@ -121,7 +121,7 @@ fn section(payload: &[u8], tag: &[u8; 4]) -> std::ops::Range<usize> {
     }
 }
 
-/// Where the numbers of the operand lists lie in the payload.
+/// The range of the operand lists' numbers in the payload.
 fn lists(payload: &[u8]) -> std::ops::Range<usize> {
     section(payload, b"LIST")
 }
@@ -161,7 +161,7 @@ fn forged_records_are_refused_or_harmless() {
             tried += 1;
         }
     }
-    // Other symbols, parameters and operands of the same length are what somebody might have built.
+    // Other token ids, parameters and operands of the same length are valid.
     assert!(accepted > 20 && accepted < tried / 2, "{accepted} of {tried}");
 }
 

@@ -89,7 +89,7 @@ fn input_grad<E: Float>() {
     }
 }
 
-/// Single columns have the bits of the whole, and others stay as they are.
+/// Single columns have the same bits as the whole, and other columns are unchanged.
 fn input_grad_columns<E: Float>() {
     for Layer { n_in, w, dy, .. } in layers::<E>() {
         for step in [1, 2, 3, 7, 50] {

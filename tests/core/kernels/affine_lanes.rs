@@ -142,7 +142,7 @@ fn every_width<E: Float>() {
     weight_grad::<E, 16>();
 }
 
-/// A step without a stored gradient has the bits of a gradient and a step.
+/// A step without a stored gradient has the same bits as a gradient and a step.
 fn step<E: Float, const L: usize>() {
     for (n_out, n_in) in SHAPES {
         let mut numbers = Numbers::new((n_out * 1000 + n_in) as u64);
@@ -170,7 +170,7 @@ fn bits<E: Float>(x: &[E]) -> Vec<u64> {
     x.iter().map(|x| x.bits()).collect()
 }
 
-/// A block of 64 lanes has the bits of its groups, on any number of threads.
+/// A block of 64 lanes has the same bits as its groups, on any number of threads.
 fn block_is_its_groups<E: Float, const L: usize>(n_threads: usize) {
     for (n_out, n_in) in [(130, 200), (200, 70), (3, 0), (1, 1), (27, 16), (9, 64), (193, 5)] {
         let mut numbers = Numbers::new((n_out * 1000 + n_in) as u64);

@@ -6,7 +6,7 @@ use burtorch_core::kernels::{Mode, attention_probs_len, causal_attention_backwar
 /// (heads, width, groups)
 const SHAPES: [(usize, usize, usize); 5] = [(6, 24, 1), (1, 3, 1), (2, 10, 2), (3, 3, 3), (4, 64, 1)];
 
-/// Where feature f of token t stands.
+/// The index of feature f of token t.
 fn at<const L: usize>(width: usize, f: usize, t: usize) -> usize {
     (t / L * width + f) * L + t % L
 }

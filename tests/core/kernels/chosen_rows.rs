@@ -8,7 +8,7 @@ use burtorch_core::kernels::{
 
 const ROWS: usize = 40;
 
-/// A list of rows, one of them twice.
+/// A list of rows, one of them repeated.
 fn list() -> Vec<u32> {
     (0..23).map(|k| k * 17 % 31).chain([0]).collect()
 }
@@ -45,7 +45,7 @@ fn dense<E: Float>() {
 fn sparse<E: Float>() {
     let d = 40;
     let mut numbers = Numbers::new(7);
-    // Rows of 0, 1, .. numbers, in columns that differ.
+    // Rows of 0, 1, ... numbers, in different columns.
     let columns = |i: usize| (0..d as u32).filter(move |&c| (c as usize * (2 * i + 3)) % d < i);
     let ends = (0..ROWS).scan(0, |end, i| {
         *end += columns(i).count();

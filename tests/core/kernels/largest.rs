@@ -5,7 +5,7 @@ use burtorch_core::draw::{Draw, Purpose};
 
 use crate::support::{Float, on_every_level};
 
-/// Many ties; many zeros; one large block; all different; and infinities.
+/// Many ties; many zeros; one large block; distinct numbers; infinities.
 fn number(case: usize, i: usize, d: usize, draw: &mut Draw<'_>) -> f64 {
     match case {
         0 => draw.below(5) as f64 - 2.0,

@@ -66,14 +66,14 @@ fn adam<E: Float>(decoupled: bool) {
     steps::<E>(
         |g, m, v, x| adam_update(&step, g, m, v, x),
         |[g, m, v, x], [first, second, out]| {
-            // 1 - beta2 of the kernel's type, which differs from that of f64.
+            // 1 - beta2 in the kernel's type, which differs from that in f64.
             let [b1, b2, lr, decay]: [f64; 4] = [b1, b2, lr, decay].map(Into::into);
             let g = if decoupled { g } else { g + decay * x };
             let (m, v) = (b1 * m + (1.0 - b1) * g, b2 * v + (1.0 - b2) * g * g);
             near(first, m, 4.0, 8.0, "first moment");
             near(second, v, 5.0, 8.0, "second moment");
             let kept = if decoupled { x * (1.0 - lr * decay) } else { x };
-            // The relative error of a small second moment is large, that of the step it divides is bounded by the step.
+            // The relative error of a small second moment is large; that of the step is bounded by the step.
             let change = lr / c1 * m / ((v / c2).sqrt() + 1e-8);
             near(out, kept - change, x.abs() + change.abs() * 4.0, 200.0, "adam");
         },

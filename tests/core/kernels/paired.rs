@@ -44,7 +44,7 @@ fn outputs_are_sums_over_even_and_odd_inputs() {
     });
 }
 
-/// On top of what is there.
+/// Added to existing numbers.
 fn input_grad(n_in: usize, w: &[f32], dy: &[f32], before: &[f32]) -> Vec<f32> {
     let n_out = w.len() / n_in;
     let mut dx = before.to_vec();
@@ -68,7 +68,7 @@ fn input_grad(n_in: usize, w: &[f32], dy: &[f32], before: &[f32]) -> Vec<f32> {
 fn input_gradients_have_the_bits_of_one_input_at_a_time() {
     each_shape(|n_in, n_out, mut numbers| {
         let w = numbers.take::<f32>(n_out * n_in);
-        // Adding +0.0 leaves no mark of "not reached", which would go another way.
+        // Adding +0.0 removes the mark of "not reached", which would take another code path.
         let dy: Vec<f32> = numbers.take::<f32>(n_out * L).iter().map(|g| g + 0.0).collect();
         let before = numbers.take::<f32>(n_in * L);
         on_every_level(

@@ -8,7 +8,7 @@ use burtorch_core::simd::{available_levels, force_level, level};
 /// Row step, column step, and step to the next matrix.
 type Steps = [isize; 3];
 
-/// One of the ways in which `count` matrices of `rows x columns` may lie in memory, and how many numbers they span.
+/// A memory layout of `count` matrices of `rows x columns`, and the number of elements it spans.
 fn laid_out(numbers: &mut Numbers, rows: usize, columns: usize, count: usize) -> (Steps, usize) {
     let (r, c) = (rows as isize, columns as isize);
     let steps = match numbers.next_bits() % 6 {
@@ -57,7 +57,7 @@ impl<E: Float> Case<E> {
     fn run(&self, n_threads: usize) -> Vec<E> {
         let [m, n, k] = self.shape;
         let mut c = self.c.0.clone();
-        // What is in the workspace must not matter.
+        // The content of the workspace must not matter.
         let mut workspace = vec![E::of(f64::NAN); n_threads * product_workspace_len::<E>(m, n, k)];
         let a = Matrix::strided(&self.a.0, 0, m, k, self.a.1[0], self.a.1[1]).stacked(self.a.1[2]);
         let b = Matrix::strided(&self.b.0, 0, k, n, self.b.1[0], self.b.1[1]).stacked(self.b.1[2]);
@@ -66,7 +66,7 @@ impl<E: Float> Case<E> {
         c
     }
 
-    /// The definition.
+    /// The product by definition.
     fn chains(&self) -> Vec<E> {
         let [m, n, k] = self.shape;
         let at = |steps: Steps, q: usize, i: usize, j: usize| {
@@ -135,7 +135,7 @@ fn every_element_is_one_chain() {
     random::<f64>(4, 300, 20);
 }
 
-/// Each dimension at the ends of its tiles and blocks, with the others small or odd.
+/// Each dimension at the limits of tiles and blocks, with small or odd other dimensions.
 fn edges<E: Float>() {
     let mut numbers = Numbers::new(5);
     for long in [97, 127, 129, 193, 257, 300, 513, 1030] {
@@ -156,7 +156,7 @@ fn blocks_do_not_show() {
     edges::<f64>();
 }
 
-/// Pieces of stacks, of rows and of columns.
+/// Pieces of batches, of rows and of columns.
 fn threads<E: Float>() {
     let mut numbers = Numbers::new(8);
     for shape in [[150, 100, 80], [70, 210, 90], [1, 3000, 300], [3000, 1, 300]] {
@@ -206,7 +206,7 @@ fn repeated_and_reversed_operands() {
     let data: Vec<f64> = Numbers::new(7).take(600);
     let mut workspace = vec![0.0; product_workspace_len::<f64>(20, 20, 20)];
     let (mut got, mut want) = (vec![0.0; 400], vec![0.0; 400]);
-    // Every row of A is the same, and B runs backwards.
+    // All rows of A are equal, and B is reversed.
     let a = Matrix::strided(&data, 3, 20, 20, 0, 1);
     let b = Matrix::strided(&data, 599, 20, 20, -20, -1);
     product(Start::Number(0.0), a, b, MatrixMut::by_rows(&mut got, 20, 20), Finish::AsIs, &mut workspace);

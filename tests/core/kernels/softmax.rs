@@ -39,7 +39,7 @@ impl Expected {
     /// `out`: hard loss, soft loss, probabilities, hard gradient, soft gradient added to `before`.
     fn check<E: Float>(&self, out: &[E], before: &[f64]) {
         let n = self.probs.len();
-        // Each step adds a rounding or two: sums of n terms, the shift, the exponential.
+        // Each step adds one or two roundings: sums of n terms, the shift, the exponential.
         let tolerance = n as f64 + 40.0;
         near(out[0], self.loss[0], 10.0 + self.loss[0].abs(), tolerance, "loss");
         near(out[1], self.loss[1], n as f64 * 10.0, tolerance, "soft loss");

@@ -9,13 +9,13 @@ use burtorch_core::{Error, interrupt};
 
 use crate::support::level_stays;
 
-/// Numbers that differ.
+/// Distinct numbers.
 fn numbers<E: From<f32>>(n: usize) -> Vec<E> {
     (0..n).map(|k| E::from((k % 97) as f32 * 0.01 - 0.3)).collect()
 }
 
-/// A kernel whose work takes longer than is to pass between two questions: watched, it has the bits that it has alone; where
-/// the token is set it ends early.
+/// For a kernel whose work exceeds the time between two checks: with a watch it computes the same bits; with the token
+/// set it ends early.
 fn check<E: Clone + PartialEq + std::fmt::Debug>(name: &str, before: &[E], kernel: impl Fn(&mut [E])) {
     let _turn = level_stays();
     let (mut alone, mut watched) = (before.to_vec(), before.to_vec());
@@ -71,7 +71,7 @@ fn dense_layers_of_lanes_end_within() {
         let mut scratch = vec![0.0; weight_grad_scratch_len(IN, L)];
         kernels::affine_weight_grad_lanes::<f32, L>(&[&dy], &[&x], dw, None, Mode::Set, &mut scratch);
     });
-    // More weights than the second-level cache holds go another way.
+    // Weights larger than the second-level cache take another code path.
     let (n_in, n_out) = (512, 516);
     let (w, dy) = (numbers::<f32>(n_in * n_out), numbers::<f32>(n_out * L));
     let dx = numbers::<f32>(n_in * L);
@@ -145,7 +145,7 @@ fn products_and_attention_end_within() {
     });
 }
 
-/// What a kernel left unfinished never passes for whole, also where the token is taken back at once.
+/// The incomplete output of a kernel is never treated as complete, even if the token is cleared at once.
 #[test]
 fn who_has_seen_a_token_set_stays_so() {
     let (w, x) = (numbers::<f32>(IN * OUT), numbers::<f32>(IN));

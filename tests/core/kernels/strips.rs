@@ -71,7 +71,7 @@ fn of_slices<E: Float>(op: StripOp, x: &[E], y: &[E], c: &[E]) -> Vec<E> {
             z = if to_right { one_of_two(second, c, &between) } else { one_of_two(second, &between, c) };
             let mut once = vec![E::default(); x.len()];
             two_steps(Two { first, second, to_right }, x, y, c, &mut once);
-            // The sign of a NaN is the compiler's: it may subtract where a negative number is added.
+            // The sign of a NaN depends on the compiler, which may subtract instead of adding a negated number.
             let bits = |z: &[E]| z.iter().map(|&z| if is_nan(z) { None } else { Some(z.bits()) }).collect::<Vec<_>>();
             assert_eq!(bits(&z), bits(&once), "{first:?} {second:?} {to_right}");
         }
@@ -95,7 +95,7 @@ fn strips_are_slices<E: Float>() {
         }
         let places = [3, 150, 297];
         let [x, y, c] = places.map(|at| room[at..at + n].to_vec());
-        // Over the first operand, and apart.
+        // Over the first operand, and to separate memory.
         for (op, to) in ops().into_iter().flat_map(|op| [(op, 3), (op, 445)]) {
             if op == StripOp::Fill && to == 3 || n == 0 {
                 continue;

@@ -35,7 +35,7 @@ fn forward<E: Float + TokenMath + Scalar<Elem = E>>() {
     }
 }
 
-/// What the gradients of some groups add to `(dx, dw, db)`.
+/// The contributions of some groups to `(dx, dw, db)`.
 fn pull<E: Float + TokenMath + Scalar<Elem = E>>(
     (n_in, w): (usize, &[E]),
     [dy, y, x]: [&[E]; 3],
@@ -54,7 +54,7 @@ fn pulls<E: Float + TokenMath + Scalar<Elem = E>>() {
         let x = numbers.take::<E>(groups * n_in * L);
         let whole: Vec<E> = numbers.take::<E>(groups * n_out * L).iter().map(|&g| g + E::of(0.0)).collect();
         let before = (numbers.take::<E>(x.len()), numbers.take::<E>(w.len()), numbers.take::<E>(n_out));
-        // Three places of padding at the end, which nothing reached.
+        // Three padding tokens at the end, which are unreached.
         let mut padded = whole.clone();
         for row in padded[(groups - 1) * n_out * L..].chunks_mut(L) {
             row[L - 3..].fill(E::of(-0.0));

@@ -7,7 +7,7 @@ use burtorch_core::kernels::{Mode, WeightParts, affine_weight_grad, affine_weigh
 
 use crate::support::{Float, on_every_level};
 
-/// What lies between the weights that are asked for, in a list of places from `first` on.
+/// The gaps between the requested weights, as indices from `first` on.
 fn gaps(asked: &[bool], first: u32) -> Vec<Range<u32>> {
     let mut gaps: Vec<Range<u32>> = Vec::new();
     for at in (0..asked.len() as u32).filter(|&at| !asked[at as usize]) {
@@ -24,7 +24,7 @@ fn of<E: Float>() {
     for (n_out, n_in, first) in [(1, 1, 0), (3, 5, 7), (9, 17, 1), (64, 33, 0), (5, 300, 100), (40, 64, 1_000_003)] {
         let mut numbers = |n: usize| (0..n).map(|_| E::of(draw.normal())).collect::<Vec<E>>();
         let (dy, x, before) = (numbers(n_out), numbers(n_in), numbers(n_out * n_in));
-        // Few on their own; neighbours; all but a few; every other.
+        // A few single weights; neighbours; all but a few; every other.
         for case in 0..5 {
             let share = [0.03, 0.2, 0.9, 0.5, 1.0][case];
             let asked: Vec<bool> =

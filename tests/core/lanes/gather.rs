@@ -20,7 +20,7 @@ fn indices(n: usize, below: usize) -> Vec<u32> {
     (0..n).map(|_| (numbers.next_bits() % below as u64) as u32).collect()
 }
 
-/// The sum of squares of gathered rows: its gradient is twice the rows, as often as each was named.
+/// The sum of squares of gathered rows: its gradient is twice the row, times the number of uses.
 fn check<S: BlockMath>(rows: usize, width: usize, positions: usize, frozen: Option<std::ops::Range<usize>>) {
     let _turn = crate::support::level_stays();
     let (mut params, table) = table::<S::Elem>(rows, width);
@@ -70,7 +70,7 @@ fn a_part_of_the_rows_reached_is_a_part_of_the_gradient() {
     let (mut params, table) = table::<f64>(4, 3);
     let mut graph = Graph::<F64x2>::new();
     let rows = graph.gather(&params, table, &[2, 0, 2, 3]).unwrap();
-    // Only the second number of the first row is used: by lane 0 from row 2, by lane 1 from row 2.
+    // Only the second number of the first row is used: from row 2 in both lanes.
     let root = graph.unary::<ops::Sqr>(rows.get(1).unwrap()).unwrap();
     graph.backward_with(root, F64x2::lit(1.0), &mut [params.gradients()]).unwrap();
     let at = 3 + 2 * 3 + 1;

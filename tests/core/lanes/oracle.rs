@@ -12,7 +12,7 @@ fn tokens(n: usize, below: u64, seed: u64) -> Vec<u32> {
     (0..n).map(|_| (numbers.next_bits() % below) as u32).collect()
 }
 
-/// Whether numbers agree within `n` roundings of their own size, measured by the greatest of them.
+/// Whether numbers agree within `n` roundings, relative to the largest.
 #[track_caller]
 fn assert_near<E: Float + burtorch_core::Float>(found: &[E], expected: &[E], n: f64, what: &str) {
     let scale = expected.iter().fold(0.0, |top: f64, &x| top.max(x.to_f64().abs()));
@@ -22,7 +22,7 @@ fn assert_near<E: Float + burtorch_core::Float>(found: &[E], expected: &[E], n: 
     }
 }
 
-/// Loss, gradient and losses of a batch with so many lanes.
+/// Loss, gradient and losses of a batch with this many lanes.
 fn run<E: LaneFloat, M: LaneModel<E>>(
     lanes: Lanes,
     model: &M,
@@ -30,7 +30,7 @@ fn run<E: LaneFloat, M: LaneModel<E>>(
     batch: Batch<'_, E>,
 ) -> (f64, Vec<E>, Vec<E>) {
     let mut oracle = Oracle::with_lanes(Total::Mean, lanes).unwrap();
-    // What is there before must not matter, unless it is frozen.
+    // Existing gradients must not matter, except frozen ones.
     params.for_each_trainable(|_| {});
     let frozen = params.frozen().to_vec();
     for (k, g) in params.grads_mut().iter_mut().enumerate() {
@@ -164,7 +164,7 @@ fn memory_is_that_of_a_block_whatever_the_batch() {
         oracle.gradient(&model, &mut params, batch, None).unwrap();
         oracle.memory()
     };
-    // The second block is the first that follows another, which a graph remembers in a log of fixed size.
+    // The second block is the first with a predecessor, which a graph records in a log of fixed size.
     let (block, two, many) = (after(64), after(128), after(6400));
     assert_eq!(two.activations, many.activations);
     assert!(two.activations <= block.activations + 1024);

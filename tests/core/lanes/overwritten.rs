@@ -37,7 +37,7 @@ fn layer<S: BlockMath>(
     (params, layer)
 }
 
-/// A graph under construction: where it ends is the root.
+/// A graph under construction: the last node is the root.
 struct Building<'a, 'p, S: BlockMath> {
     graph: Graph<'static, S>,
     params: &'a Parameters<'p, S::Elem>,
@@ -66,7 +66,8 @@ impl<S: BlockMath> Building<'_, '_, S> {
     }
 }
 
-/// Sweeps twice, the second time over what the first has left, and returns all adjoints and the gradients as bits.
+/// Runs two backward passes, the second on the state left by the first, and returns all adjoints and the gradients as
+/// bits.
 fn swept<S: BlockMath>(
     mut graph: Graph<'static, S>,
     root: NodeId,
@@ -111,7 +112,7 @@ fn in_every_width(
     check(&frozen, others.1);
 }
 
-/// The same building in four widths.
+/// The same construction in four widths.
 macro_rules! widths {
     ($frozen:expr, $build:expr) => {
         in_every_width($frozen, ($build, $build), ($build, $build))
@@ -154,7 +155,7 @@ fn frozen_tables_rows_weights_and_biases() {
 
 #[test]
 fn rows_that_others_read_too() {
-    // A second layer, below and above the first one's outputs.
+    // A second layer, below and above the first layer's outputs.
     widths!(|_| None, |b| {
         let rows = b.rows();
         let (y, z) = (b.dense(View::Nodes(rows)), b.dense(View::Nodes(rows)));
@@ -176,7 +177,7 @@ fn rows_that_others_read_too() {
         let also = b.graph.unary::<ops::Sqr>(rows.get(2).unwrap()).unwrap();
         b.graph.binary::<ops::Add>(loss, also).unwrap()
     });
-    // A root that is no block.
+    // A root that is not a block.
     widths!(|_| None, |b| {
         let rows = b.rows();
         let y = b.dense(View::Nodes(rows));
@@ -186,7 +187,7 @@ fn rows_that_others_read_too() {
 
 #[test]
 fn layers_that_are_reached_in_part_or_not_at_all() {
-    // One output of the layer.
+    // A single output of the layer.
     widths!(|_| None, |b| {
         let rows = b.rows();
         let y = b.dense(View::Nodes(rows));
@@ -194,7 +195,7 @@ fn layers_that_are_reached_in_part_or_not_at_all() {
         let part = b.graph.map(Op::Tanh, h.slice(1, 3).unwrap()).unwrap();
         b.cross_entropy_of_two(part)
     });
-    // The layer stands beside what is swept.
+    // The layer is not part of the backward pass.
     widths!(|_| None, |b| {
         let rows = b.rows();
         let _ = b.dense(View::Nodes(rows));

@@ -5,7 +5,7 @@ use burtorch_core::nn::{Activation, Linear, sized};
 use burtorch_core::simd::F32x16;
 use burtorch_core::{Graph, Op, Operands, Parameters, Range, View};
 
-/// Values of the outputs and gradients of the parameters after two layers, built either way.
+/// The values of the outputs and the gradients of the parameters after two layers, built either way.
 fn run<S: BlockMath>(in_the_type: bool) -> (Vec<S>, Vec<S::Elem>) {
     let _turn = crate::support::level_stays();
     let mut params = Parameters::<S::Elem>::new(3);

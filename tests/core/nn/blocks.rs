@@ -5,7 +5,7 @@ use burtorch_core::{CrossEntropyTarget, Graph, Init, NodeId, Parameters, Range, 
 
 use super::expand::{self, assert_close};
 
-/// Which numbers of the weights are frozen.
+/// Which weights are frozen.
 #[derive(Clone, Copy, Debug)]
 enum Frozen {
     Nothing,
@@ -44,14 +44,14 @@ impl Setting {
         Setting { params, rows, w, b }
     }
 
-    /// Two rows of parameters around two nodes, one row twice.
+    /// Two rows of parameters around two nodes, one row repeated.
     fn views(&self, nodes: Range) -> [View; 3] {
         let row = |k| View::from(self.rows.row(k).unwrap());
         [row(2), nodes.into(), row(2)]
     }
 }
 
-/// Gradients of parameters and leaves after `build` and a sweep from what it returns, and the value there.
+/// The value of the node that `build` returns, and the gradients of parameters and leaves.
 fn run(setting: &mut Setting, build: impl Fn(&mut Graph<'_, f64>, &Setting, Range) -> NodeId) -> (f64, Vec<f64>) {
     setting.params.zero_grad();
     let mut graph = Graph::new();
@@ -76,7 +76,7 @@ fn same(
     assert_close(&grads, &expected_grads);
 }
 
-/// A root that reads only the outputs of `used`, some of them twice.
+/// A root that reads only the outputs in `used`, some of them twice.
 fn weigh(graph: &mut Graph<'_, f64>, outputs: Range, used: &[usize]) -> NodeId {
     let mut total = graph.constant(0.0).unwrap();
     for (weight, &k) in used.iter().enumerate() {
@@ -152,7 +152,7 @@ fn map_equals_its_expansion_with_any_outputs_used() {
     }
 }
 
-/// Bit for bit: a range is the same as one node each, also in both tails and at the ends of the number line.
+/// Bit for bit: a range equals one node per number, including both tails and the largest magnitudes.
 #[test]
 fn map_has_the_bits_of_scalar_nodes() {
     let special = [0.0, -0.0, 1e-300, -0.75, 0.76, 0.7600001, 3.0, 20.0, -19.5, 400.0, f64::INFINITY];

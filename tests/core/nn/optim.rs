@@ -5,7 +5,7 @@ use burtorch_core::{Init, Parameters, Sgd};
 
 use super::expand::assert_close;
 
-/// Parameters of 37 numbers, 5..20 of them frozen, with some gradients.
+/// Parameters of 37 numbers, of which 5..20 are frozen, with some gradients.
 fn setting() -> Parameters<'static, f64> {
     let mut params = Parameters::new(1);
     let t = params.tensor(&[37], None, Init::Normal(0.0, 1.0), true).unwrap();
@@ -68,7 +68,7 @@ fn a_seed_gives_one_order_and_each_pass_another() {
     assert!(sorted.iter().copied().eq(0..1000));
 }
 
-/// Five numbers after five steps from gradients `0.3 (((7 k + 3 t) mod 11) - 5)`.
+/// Five numbers after five steps with gradients `0.3 (((7 k + 3 t) mod 11) - 5)`.
 fn five_steps(mut step: impl FnMut(&mut Parameters<'_, f64>)) -> Vec<f64> {
     let mut params = Parameters::<f64>::new(0);
     params.tensor(&[5], None, Init::Constant(0.0), true).unwrap();
@@ -82,7 +82,7 @@ fn five_steps(mut step: impl FnMut(&mut Parameters<'_, f64>)) -> Vec<f64> {
     params.values().to_vec()
 }
 
-/// Figures of PyTorch 2.13 in float64.
+/// Reference figures from PyTorch 2.13 in float64.
 #[test]
 fn steps_are_pytorchs() {
     let sgd = |momentum, nesterov, decay| {

@@ -67,7 +67,7 @@ fn char_mlp_equals_its_expansion_into_scalars() {
 fn a_batch_is_the_mean_of_its_samples() {
     let mut params = Parameters::<f64>::new(2);
     let model = CharMlp::new(&mut params, SMALL, None).unwrap();
-    // Parts that are frozen, and a tensor the model does not read.
+    // Frozen parts, and a tensor that the model does not read.
     params.tensor(&[10], None, Init::Constant(1.0), true).unwrap();
     params.freeze(model.embedding().row(1).unwrap()).unwrap();
     params.freeze(model.hidden().weight().slice().slice(3, 40).unwrap()).unwrap();
@@ -79,7 +79,7 @@ fn a_batch_is_the_mean_of_its_samples() {
         mean_loss += oracle.gradient(&model, &mut params, sample, None).unwrap() / 9.0;
         mean.iter_mut().zip(params.grads()).for_each(|(m, g)| *m += g / 9.0);
     }
-    // What is there before is overwritten; nothing but frozen gradients may stay.
+    // Existing gradients are overwritten; only those of frozen numbers stay.
     for range in [0..5, 10..20, 175..params.len()] {
         params.grads_mut()[range].fill(f64::NAN);
     }
@@ -157,7 +157,7 @@ fn a_step_during_the_sweep_is_a_gradient_and_a_step() {
                 let same = oracle.step(&model_during, &mut during, batch, 0.05, None).unwrap();
                 assert!((loss - same).abs() <= 1e-5 * loss, "{loss} and {same}");
             }
-            // A sweep rounds an embedding each time that a sample names it: some 40 times a step in a batch of 64.
+            // A backward pass rounds an embedding at each use: some 40 times per step in a batch of 64.
             let bound = if n < 16 { 1e-6 } else { 4e-6 };
             for (a, b) in apart.values().iter().zip(during.values()) {
                 assert!((a - b).abs() <= bound, "{a} and {b}");
@@ -246,7 +246,7 @@ fn an_interruption_leaves_no_gradient() {
     let model = CharMlp::new(&mut params, SMALL, None).unwrap();
     let before = params.values().to_vec();
     let (x, y) = (tokens(300, 7), tokens(100, 7));
-    // Before the samples that fill no block of 64.
+    // Before the samples that do not fill a block of 64.
     let mut left = 3;
     let mut stop = || {
         left -= 1;
@@ -279,7 +279,7 @@ fn a_model_that_does_not_fit_appends_nothing() {
     let values = params.values().to_vec();
     assert!(Linear::new(&mut params, 2, 3, true, Activation::Relu, Some("l")).is_err());
     assert_eq!(params.len(), first.n_parameters());
-    // The refused layer drew no random numbers.
+    // The refused layer has not advanced the random generator.
     let mut again = Parameters::<f64>::new(0);
     Linear::new(&mut again, 2, 3, true, Activation::Relu, None).unwrap();
     assert_eq!(again.values(), values);
@@ -288,7 +288,7 @@ fn a_model_that_does_not_fit_appends_nothing() {
     assert!(Mlp::new(&mut again, &[3], true, Activation::Tanh, None).is_err());
 }
 
-/// What a gradient needs of a loss is there without its value: the same bits, for one sample, lanes, and chunks of a batch.
+/// A gradient needs no value of the loss: the same bits for one sample, lanes, and chunks of a batch.
 #[test]
 fn a_gradient_without_the_loss_has_the_same_bits() {
     let mut params = Parameters::<f32>::new(3);

@@ -18,7 +18,7 @@ impl Draws {
         (0..n).map(|_| self.below(below) as u32).collect()
     }
 
-    /// A few ranges, or single numbers, or most numbers but some, of `n`.
+    /// A few ranges, or single numbers, or all but a few numbers, of `n`.
     fn ranges(&mut self, n: usize) -> Vec<Range<u32>> {
         match self.below(4) {
             0 => {
@@ -115,7 +115,7 @@ fn check_all<E: LaneFloat>(seed: u64, rounds: usize) {
     let model = CharMlp::new(&mut params, shape, None).unwrap();
     let (x, y) = (draws.tokens(16, 9), draws.tokens(1, 9));
     let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), 1).unwrap();
-    // Few enough numbers of embeddings that their columns are computed one by one.
+    // So few numbers of embeddings that their columns are computed one by one.
     check(&mut draws, &model, &mut params, batch, 4 * rounds);
     let mut params = Parameters::<E>::new(3);
     let model = Mlp::new(&mut params, &[3, 9, 1, 5, 4], true, Activation::Tanh, None).unwrap();

@@ -23,7 +23,7 @@ fn bits<E: LaneFloat, M: LaneModel<E>>(
     let mut oracle = Oracle::with_total(Total::Mean);
     oracle.set_threads(n).unwrap();
     params.grads_mut().fill(E::lit(7.0));
-    // The second call computes in used memory.
+    // The second call reuses memory.
     let mut losses = vec![E::lit(0.0); batch.len()];
     oracle.gradient_and_losses(model, params, batch, &mut losses, None).unwrap();
     let loss = oracle.gradient(model, params, batch, None).unwrap();
@@ -125,7 +125,8 @@ fn an_interrupted_batch_leaves_zeros_and_the_next_one_is_right() {
     let (x, y) = (draw(8 * 100, 65, 1), draw(8 * 100, 65, 2));
     let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), 100).unwrap();
     let wanted = bits(&model, &mut params, batch, 2);
-    // Of eight chunks the first job of an oracle takes one for each thread, so it asks before it and again after it.
+    // The first job of an oracle takes one of the eight chunks per thread, so there is a check before it and one after
+    // it.
     for when in 1..=2 {
         let mut oracle = Oracle::new();
         oracle.set_threads(2).unwrap();

@@ -9,7 +9,7 @@ use burtorch_core::{Float, Graph, Init, NodeId, Operands, Parameters, Range, Sca
 const WIDTH: usize = 6;
 const HIDDEN: usize = 10;
 
-/// Numbers of tokens: less than a group, one group, one and a part, two, more.
+/// Token counts: below a group, one group, one and a part, two, more.
 const COUNTS: [usize; 5] = [3, 8, 11, 16, 21];
 
 /// Tensors that the blocks read, in the order of `Parameters`.
@@ -33,7 +33,7 @@ impl<E: Float> Setting<E> {
         Setting { params, table, positions, w, b, gain, bias }
     }
 
-    /// Nothing frozen; one tensor each; parts of tensors; everything.
+    /// Calls `f` with nothing frozen, each tensor frozen, parts of tensors, and everything.
     fn each_freezing(mut f: impl FnMut(&mut Self)) {
         f(&mut Self::new());
         for k in 0..12 {
@@ -49,7 +49,7 @@ impl<E: Float> Setting<E> {
     }
 }
 
-/// Which outputs a root reads, by token and feature.
+/// The outputs that a root reads, by token and feature.
 const READ: [fn(usize, usize) -> bool; 5] =
     [|_, _| true, |t, _| t == 1, |_, f| f == 2, |t, f| (t + f) % 3 == 0, |t, f| (t, f) == (2, 5)];
 
@@ -60,10 +60,10 @@ fn nodes_of(x: Tokens) -> Nodes {
     (0..x.n()).map(|t| (0..x.width()).map(|f| x.node(t, f).unwrap()).collect()).collect()
 }
 
-/// A way to build the outputs from the tokens.
+/// Builds the outputs from the tokens.
 type Build<'a, E> = &'a dyn Fn(&mut Graph<'_, E>, &Setting<E>, Tokens) -> Nodes;
 
-/// What a root over some of the outputs gives: its value, the gradients of parameters, and those of the leaves.
+/// The results of a root over some of the outputs: its value, and the gradients of parameters and leaves.
 fn run<E: Float>(setting: &mut Setting<E>, n: usize, read: fn(usize, usize) -> bool, build: Build<'_, E>) -> Vec<f64> {
     setting.params.zero_grad();
     let mut graph = Graph::<E>::new();
@@ -83,7 +83,7 @@ fn run<E: Float>(setting: &mut Setting<E>, n: usize, read: fn(usize, usize) -> b
     graph.backward_with(total, E::from_f64(0.7), &mut [setting.params.gradients()]).unwrap();
     let mut found = vec![graph.value(total).unwrap().to_f64()];
     found.extend(setting.params.grads().iter().map(|g| g.to_f64()));
-    // Padding receives nothing.
+    // Padding has no gradient.
     for t in 0..n {
         found.extend((0..WIDTH).map(|f| graph.grad(x.node(t, f).unwrap()).unwrap().to_f64()));
     }
@@ -168,7 +168,7 @@ fn embedding<E: Float + BlockMath>() {
 
 fn affine<E: Float + BlockMath>() {
     for (with_bias, relu) in [(true, false), (false, false), (true, true)] {
-        // Features in two parts, in another order: a concatenation without a copy.
+        // Features in two parts in reverse order: a concatenation without a copy.
         for parts in [1, 2] {
             let bias = move |s: &Setting<E>| with_bias.then_some(s.b);
             let block: Build<'_, E> = &|graph, s, x| {
@@ -333,7 +333,7 @@ fn sums<E: Float>() {
     same(block, expansion);
 }
 
-/// A stack of all blocks in `S`, and what its parameters receive.
+/// A stack of all blocks in `S`, and the gradients of its parameters.
 fn stack<S: BlockMath<Elem = f64>>(n: usize, tokens: &[u32], classes: &[u32]) -> (S, Vec<f64>) {
     let mut s = Setting::<f64>::new();
     let down = s.params.tensor(&[WIDTH, HIDDEN], None, Init::Glorot, true).unwrap().slice();

@@ -6,17 +6,17 @@ use burtorch_core::{Graph, NodeId, Op, Operands, Program};
 
 use super::random::{Dice, Kind, recorded, same};
 
-/// Inputs of the random programs here.
+/// Inputs of the random programs in this file.
 const N: usize = 20;
 
-/// A wide random program: every op of the table on any earlier node, multiples of results, softmaxes written out.
+/// A wide random program: every op of the table on earlier nodes, multiples of results, and explicit softmaxes.
 fn wide(seed: u64, n_ops: usize, n_outputs: usize) -> (Program, Vec<f64>) {
     let mut dice = Dice::new(seed);
     let x: Vec<f64> = (0..N).map(|_| dice.between(-2.0, 2.0)).collect();
     let mut graph = Graph::<f64>::new();
     let inputs: Vec<NodeId> = x.iter().map(|&x| graph.leaf(x).unwrap()).collect();
     let mut nodes = inputs.clone();
-    // Some that never move.
+    // Some nodes that do not depend on inputs.
     nodes.push(graph.constant(1.5).unwrap());
     let parameter = nodes[3];
     let rows: Vec<_> = OP_INFO.iter().filter(|row| !matches!(row.arity, Arity::Nullary | Arity::Block)).collect();
@@ -72,7 +72,7 @@ fn set_directions(replay: &mut Replay<f64, 1>) {
     }
 }
 
-/// Runs both ways on two points, the second of which shows that nothing is left over from the first.
+/// Runs both ways at two points; the second shows that no state is left from the first.
 fn compare(program: &Program, x: &[f64], build: Build, what: &str) {
     let Some(mut bundled) = Replay::<f64, 1>::in_bundles(program, build).unwrap() else {
         assert!(program.outputs().len() > 1 || burtorch_core::simd::level() as u8 <= 2, "{what}: not in bundles");
@@ -159,7 +159,7 @@ fn softmaxes_and_multiples_are_taken_whole() {
     let recording = Recording { n_differentiated: 3, inputs: x, outputs: vec![root], ..Recording::default() };
     let program = recording.program(&graph).unwrap();
     let bundled = Replay::<f64, 1>::in_bundles(&program, Build::Reverse(Seeds::One(0))).unwrap();
-    // Two bundles forwards; two backwards and the gradients.
+    // Two bundles forward; two backward, and the gradients.
     if let Some(bundled) = bundled {
         assert_eq!((program.nodes().len(), bundled.n_instructions()), (9, 5));
     }

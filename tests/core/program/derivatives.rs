@@ -145,13 +145,13 @@ fn second_derivatives_of_every_op() {
                 Recording { n_differentiated: 4, inputs, outputs: vec![root.unwrap()], ..Recording::default() };
             let program = recording.program(&graph).unwrap();
             let v = [0.7, -0.4, 0.3, 0.9];
-            // A kink has no second derivative: stay away from it by more than the step.
+            // A kink has no second derivative, so points keep more than the step away from it.
             if x.iter().any(|x| x.abs() < 0.02) || (x[0] - x[1]).abs() < 0.02 {
                 continue;
             }
             let (mut g, mut hv) = ([0.0; 4], [0.0; 4]);
             HessianAlong::new(&program).unwrap().run(&x, &v, &mut g, &mut hv);
-            // Beside the end of a domain there may be a pole, where a step must be small beside the distance.
+            // Near the end of a domain there may be a pole, so the step must be small relative to the distance.
             let (low, high) = row.domain;
             let nearest = x.iter().fold(f64::INFINITY, |d, x| d.min(x - low).min(high - x));
             let expected = difference(&program, &x, &v, (0.01 * nearest).clamp(1e-5, 2e-3));
@@ -168,7 +168,7 @@ fn second_derivatives_of_every_op() {
 
 #[test]
 fn patterns_are_found_on_the_rows_of_the_table() {
-    // f = exp(x0 + x1) + x2 * x3 + x4: only products and curved functions meet.
+    // f = exp(x0 + x1) + x2 * x3 + x4: only pairs with a nonzero second derivative are in the pattern.
     let mut graph = Graph::<f64>::new();
     let x: Vec<NodeId> = (0..5).map(|k| graph.leaf(f64::from(k)).unwrap()).collect();
     let t = graph.binary::<burtorch_core::ops::Add>(x[0], x[1]).unwrap();

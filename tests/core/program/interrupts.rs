@@ -19,7 +19,7 @@ fn is_over() -> bool {
     left == 0
 }
 
-/// Interrupts the work at its first question, its second, fourth ... and compares what it gives afterwards.
+/// Interrupts the work at its first check, its second, fourth, ..., and compares its later results.
 fn works_on<T: PartialEq>(name: &str, mut work: impl FnMut() -> Result<T>) {
     let wanted = work().unwrap();
     let mut questions = 0;
@@ -39,7 +39,7 @@ fn works_on<T: PartialEq>(name: &str, mut work: impl FnMut() -> Result<T>) {
     assert!(questions > 0, "{name} asks nothing");
 }
 
-/// Sums of products around a ring, again and again: `n` inputs, two nodes each in every round.
+/// Repeated sums of products around a ring: `n` inputs, two nodes for each per round.
 fn ring(n: usize, rounds: usize) -> (Graph<'static, f64>, Recording) {
     let mut graph = Graph::new();
     let inputs: Vec<NodeId> = (0..n).map(|k| graph.leaf(0.5 + k as f64 / n as f64).unwrap()).collect();
@@ -84,7 +84,7 @@ fn replays_and_their_plans() {
     let program = recording.program(&graph).unwrap();
     let x = point(50);
     works_on("replays", || {
-        // The third run is in bundles, where that is faster.
+        // The third run uses bundles if they are faster.
         let mut replay = Replay::<f64, 1>::new(&program, Build::Reverse(Seeds::One(0)))?;
         let mut all = Vec::new();
         for _ in 0..3 {

@@ -98,7 +98,7 @@ fn equal_ops_are_computed_once_and_chains_become_one_node() {
     assert_eq!((program.nodes().len(), passes::shared(&program).unwrap().nodes().len()), (3, 2));
 }
 
-/// Node by node and in bundles; a chain of what only other inputs need is not swept.
+/// Node by node and in bundles; a chain that only other inputs need is skipped.
 #[test]
 fn gradients_by_some_inputs_keep_every_bit_and_cost_less() {
     let (mut all, mut some) = (0, 0);

@@ -10,7 +10,7 @@ use burtorch_core::program::{Build, Recording, Replay, Seeds};
 use burtorch_core::simd::F64x8;
 use burtorch_core::{Error, Graph, NodeId, Op, Program};
 
-/// x^2 y + sin(x), which fails for negative y; counts how often it is asked.
+/// x^2 y + sin(x), which fails for negative y and counts its calls.
 struct Wave {
     calls: AtomicUsize,
     own_tangent: bool,
@@ -123,7 +123,7 @@ fn second_derivatives_are_refused() {
     assert!(error.contains("a primitive has only first derivatives"), "{error}");
 }
 
-/// Points and where their results go.
+/// Points, and the destination of their results.
 struct Table {
     points: Vec<[f64; 2]>,
     results: std::sync::Mutex<Vec<(f64, [f64; 2])>>,
@@ -194,7 +194,7 @@ fn passes_keep_primitives_and_files_find_them_by_name() {
     let (program, value, _) = recorded(wave.clone(), POINTS[0]);
     let fast = burtorch_core::program::passes::chained(&burtorch_core::program::passes::shared(&program).unwrap());
     assert_eq!(fast.unwrap().called(0), Some(&Called(wave.clone())));
-    // No operand can have been forgotten by one of the checks.
+    // All operands are covered by these checks.
     let (dtype, mut parts) = program.clone().into_parts();
     parts.calls.clear();
     assert!(Program::new(dtype, parts).is_err());

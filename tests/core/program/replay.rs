@@ -11,7 +11,7 @@ use super::random::{Dice, Kind, eager, recorded, same};
 
 fn replayed<S: Carrier + Float>(program: &Program, x: &[f64]) -> (f64, Vec<f64>) {
     let mut replay = Replay::<S, 1>::new(program, Build::Reverse(Seeds::One(0))).unwrap();
-    // Twice, so that nothing of a first run is left in the second.
+    // Twice, to show that no state is left from the first run.
     for scale in [0.5, 1.0] {
         for (slot, &x) in replay.inputs_mut().iter_mut().zip(x) {
             *slot = S::lit(scale * x);
@@ -50,13 +50,13 @@ fn replay_has_the_bits_of_the_eager_graph() {
     }
 }
 
-/// Columns of numbers: inputs, then where values and gradients go.
+/// Columns of numbers: inputs, then the values and gradients.
 struct Table {
     x: Vec<Vec<f64>>,
     out: Vec<UnsafeCell<Vec<f64>>>,
 }
 
-// SAFETY: threads write different rows only, and nobody reads meanwhile.
+// SAFETY: threads write different rows, and no thread reads meanwhile.
 #[allow(unsafe_code)]
 unsafe impl Sync for Table {}
 
@@ -82,7 +82,7 @@ impl<E: Float> Sink<E> for Table {
 #[allow(unsafe_code)]
 fn write<E: Float>(column: &UnsafeCell<Vec<f64>>, rows: Rows<'_>, from: &[E]) {
     for (k, &x) in from.iter().enumerate() {
-        // SAFETY: each row is written by one thread; the column is long enough, as `get` is checked in tests.
+        // SAFETY: each row is written by one thread; the column is long enough, because `get` is checked in tests.
         unsafe {
             let column = (*column.get()).as_mut_ptr();
             column.add(rows.get(k)).write(x.to_f64());
@@ -107,7 +107,7 @@ where
     batch.run_on(threads, Rows::Run { first: 0, len: n_rows }, &table, &table, &mut left, &|| false);
     assert!(left.is_empty());
     let out: Vec<Vec<f64>> = table.out.into_iter().map(UnsafeCell::into_inner).collect();
-    // Inner products of 16 numbers and more add in another order in lanes; everything else has the same bits.
+    // Inner products of 16 or more numbers are added in a different order in lanes; everything else has the same bits.
     let is_long = |node: &burtorch_core::program::Node| {
         node.op.info().arity == burtorch_core::ops::Arity::InnerProduct && node.b >= 16
     };
@@ -180,7 +180,7 @@ fn rows_that_a_guard_refuses_are_told() {
     let value = &table.out[0];
     let column = value.get();
     #[allow(unsafe_code)]
-    // SAFETY: nothing else refers to the column any more.
+    // SAFETY: no other reference to the column exists any more.
     let column = unsafe { &*column };
     assert_eq!((column[7], column[99], column[150]), (7.0, 99.0, 10_000.0));
 }

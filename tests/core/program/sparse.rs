@@ -11,8 +11,8 @@ use super::random::{Dice, Kind, build, same};
 const SPECIAL: [f64; 14] =
     [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -3.0, 1e-300, 1e300, -1e-8, 7.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
 
-/// Random functions of windows of three inputs each: their sum in the last output, the others alone. Windows are alike,
-/// or each is its own.
+/// Random functions of windows of three inputs each: their sum in the last output, the functions in the others. All
+/// windows have the same function, or each its own.
 fn windows(n: usize, seed: u64, kind: Kind, are_alike: bool) -> Program {
     let mut graph = Graph::<f64>::new();
     let inputs: Vec<NodeId> = (0..n).map(|k| graph.leaf(0.3 + 0.1 * k as f64).unwrap()).collect();
@@ -27,7 +27,7 @@ fn windows(n: usize, seed: u64, kind: Kind, are_alike: bool) -> Program {
     Recording { n_differentiated: n, inputs, outputs, ..Recording::default() }.program(&graph).unwrap()
 }
 
-/// The entries of the pattern of a Hessian, column by column.
+/// The entries of the pattern of a Hessian, computed column by column.
 fn hessian_alone(program: &Program, x: &[f64]) -> Vec<f64> {
     let n = x.len();
     let pattern = hessian_pattern(program).unwrap();
@@ -43,7 +43,7 @@ fn hessian_alone(program: &Program, x: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// The same of a Jacobian, where what is not finite is that of the row alone.
+/// The same for a Jacobian, where a non-finite row is computed separately.
 fn jacobian_alone(program: &Program, x: &[f64]) -> Vec<f64> {
     let (n, m) = (x.len(), program.outputs().len());
     let pattern = jacobian_pattern(program).unwrap();
@@ -131,7 +131,7 @@ fn entries_are_recorded_after_some_runs_and_stay_the_same() {
 
 #[test]
 fn dense_functions_take_no_longer_for_colours_that_save_nothing() {
-    // Every input meets every other one in every node.
+    // Every pair of inputs interacts in every node.
     let n = 200;
     let mut graph = Graph::<f64>::new();
     let inputs: Vec<NodeId> = (0..n).map(|_| graph.leaf(0.01).unwrap()).collect();

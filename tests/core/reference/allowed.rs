@@ -56,7 +56,7 @@ impl Allowed {
         self.up || self.down
     }
 
-    /// What lies beyond the largest f64 may be infinite.
+    /// Values beyond the largest f64 may be infinite.
     fn rounded(mut self) -> Self {
         if self.has_numbers() {
             self.up |= self.high > MOST;
@@ -74,7 +74,7 @@ impl Allowed {
         };
         if self.has_numbers() && other.has_numbers() {
             let (low, high) = (self.low + other.low, self.high + other.high);
-            // Sums of two numbers are exact where they are subnormal.
+            // Sums of two subnormal numbers are exact.
             (sum.low, sum.high) = (low - low.abs() * UNIT, high + high.abs() * UNIT);
         }
         sum.rounded()
@@ -139,10 +139,10 @@ fn sets_follow_ieee() {
     assert!(only(exactly(infinity).minus(exactly(infinity)), f64::NAN));
     assert!(only(exactly(3.0).minus(exactly(infinity)), -infinity));
     assert!(only(exactly(0.25).plus(exactly(0.25)), 0.5));
-    // A partial that may be 0 or not, times infinity.
+    // A partial that may or may not be 0, times infinity.
     let unsure = Allowed::about(0.0, 1e-20).times(exactly(infinity));
     assert!([infinity, -infinity, f64::NAN].into_iter().all(|x| unsure.contains(x)) && !unsure.contains(0.0));
-    // A product that leaves the range, fused to an infinity of the other sign or not.
+    // A product that overflows, plus an infinity of the other sign, fused or not.
     let fused = exactly(1e200).times(exactly(1e200)).plus(exactly(-infinity));
     assert!(fused.contains(-infinity) && fused.contains(f64::NAN) && !fused.contains(infinity));
 }

@@ -13,7 +13,7 @@ use super::allowed::{Allowed, LEAST, UNIT};
 /// What a node computes from its operands.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// An op of one output.
+    /// An op with one output.
     Op(Op),
     /// Number k of a softmax.
     Probability(usize),
@@ -47,21 +47,21 @@ fn sum(x: impl Iterator<Item = f128>) -> f128 {
 }
 
 fn mean(x: &[f128]) -> f128 {
-    // Exact for equal numbers, as SEMANTICS asks.
+    // Exact for equal numbers, as SEMANTICS requires.
     if x.iter().all(|v| *v == x[0]) { x[0] } else { sum(x.iter().copied()) / x.len() as f128 }
 }
 
-/// The normal distribution and its density.
+/// The normal distribution function and its density.
 fn normal(x: f128) -> (f128, f128) {
     (RowMath::erfc(-x * FRAC_1_SQRT_2) / 2.0, RowMath::exp(-x * x / 2.0) / RowMath::sqrt(2.0 * PI))
 }
 
-/// The value of a node over `x` that is no sum, and the size of what cancels in it.
+/// The value of a node over `x` that is not a sum, and the size of cancelling terms.
 fn value(kind: Kind, x: &[f128]) -> (f128, f128) {
     let n = x.len() as f128;
     let op = match kind {
         Kind::Op(op) => op,
-        // As many places as its exponent has.
+        // The error grows with the exponent.
         Kind::Probability(k) => {
             let p = softmax(x).1[k];
             return (p, p * 2.0 * size(x));
@@ -115,7 +115,7 @@ fn value(kind: Kind, x: &[f128]) -> (f128, f128) {
     (y, 0.0)
 }
 
-/// The products whose sum, over a divisor, is the value of an n-ary op.
+/// The products whose sum, divided by a divisor, is the value of an n-ary op.
 fn summands(kind: Kind, x: &[f128]) -> Option<(Vec<[f128; 2]>, f128)> {
     let (n, half, m) = (x.len() as f128, x.len() / 2, mean(x));
     let each = |f: &dyn Fn(f128) -> [f128; 2]| x.iter().map(|&x| f(x)).collect();
@@ -147,19 +147,19 @@ pub fn allowed_value(kind: Kind, x: &[f64]) -> Allowed {
     };
     let total = summands.iter().fold(Allowed::ZERO, |sum, [a, b]| sum.plus(exactly(*a).times(exactly(*b))));
     let magnitude = sum(summands.iter().map(|[a, b]| (a * b).abs()));
-    // A rounded mean shifts all deviations by some places of the numbers, once what they add up to is taken out.
+    // A rounded mean shifts all deviations by some units of the numbers, except for their sum.
     let is_variance = matches!(kind, Kind::Op(Op::Variance | Op::VarianceBiased)) && magnitude > 0.0;
     let shift = if is_variance { (x.len() as f128 * size(&x)) * (x.len() as f128 * size(&x)) * UNIT } else { 0.0 };
     let error = (places * (magnitude + shift) / divisor).abs();
     total.times(Allowed::about(1.0 / divisor, UNIT * (1.0 / divisor).abs())).widened(error)
 }
 
-/// What rounding to subnormal numbers may take away on the way to `y`; nothing of what an f64 holds.
+/// The error of `y` from rounding to subnormal numbers; 0 if f64 represents everything.
 fn error_below(y: f128) -> f128 {
     if f128::from(y as f64) == y { 0.0 } else { 8.0 * LEAST }
 }
 
-/// The partials of a node by its operands; operands beyond them are constants to it.
+/// The partials of a node with respect to its operands; further operands are constants.
 fn partials(kind: Kind, x: &[f128], y: f128) -> Vec<f128> {
     let (n, half) = (x.len() as f128, x.len() / 2);
     let nan_below = |edge: f128, partial: f128| if x[0] < edge { f128::NAN } else { partial };
@@ -250,13 +250,13 @@ fn partials(kind: Kind, x: &[f128], y: f128) -> Vec<f128> {
     }
 }
 
-/// The product of all but number k: the product of those before it, times that of those behind it, which SEMANTICS has
+/// The product of all but number k: the product of earlier factors times that of later ones, which SEMANTICS specifies
 /// instead of a quotient.
 fn others(x: &[f128], k: usize) -> f128 {
     product(x[..k].iter()) * product(x[k + 1..].iter().rev())
 }
 
-/// A product in the order of its factors, as f64 has it where a part of it leaves the range.
+/// A product in the order of its factors, as f64 computes it if a partial product is out of range.
 fn product<'a>(factors: impl Iterator<Item = &'a f128>) -> f128 {
     let (mut exact, mut rounded, mut in_range) = (1.0, 1.0, true);
     for &x in factors {
@@ -266,16 +266,16 @@ fn product<'a>(factors: impl Iterator<Item = &'a f128>) -> f128 {
     if in_range { exact } else { rounded.into() }
 }
 
-/// y x^(y-1); 0 where y is 0.
+/// y x^(y-1); 0 if y is 0.
 fn power_slope(x: f128, y: f128) -> f128 {
     if y == 0.0 { 0.0 } else { y * RowMath::pow(x, y - 1.0) }
 }
 
-/// How far a partial may be from `p`: 8 ULP, more for many operands, and for what cancels.
+/// The allowed error of a partial `p`: 8 ULP, more for many operands and for cancellation.
 fn partial_error(kind: Kind, x: &[f128], p: f128) -> f128 {
     let n = x.len() as f128;
     let cancelled = match kind {
-        // As many places as the exponents have.
+        // The error grows with the exponents.
         Kind::Loss(_) => 2.0 * size(x) + n,
         Kind::Op(Op::LogSumExp) => 2.0 * size(x) * p,
         Kind::Op(Op::Variance | Op::VarianceBiased) if x.iter().any(|v| *v != x[0]) => 2.0 * size(x),
@@ -285,7 +285,7 @@ fn partial_error(kind: Kind, x: &[f128], p: f128) -> f128 {
     if error.is_finite() { error } else { 0.0 }
 }
 
-/// Adds to `order` what `node` is computed from, then the node.
+/// Adds the dependencies of `node` to `order`, then the node.
 fn visit(nodes: &[Node], node: usize, seen: &mut [bool], order: &mut Vec<usize>) {
     if !std::mem::replace(&mut seen[node], true) {
         for &operand in &nodes[node].operands[..n_partials(&nodes[node])] {
@@ -316,24 +316,24 @@ pub fn gradients(nodes: &[Node], root: usize, seed: f64, found: &[f64]) -> Vec<O
             n_terms[operand] += 1.0;
         }
     }
-    // In whatever order they are added.
+    // The sum in any order.
     let any_order = |(sum, n): (Option<(Allowed, f128)>, f128)| sum.map(|(sum, all)| sum.widened(n * UNIT * all));
     sums.into_iter().zip(n_terms).map(any_order).collect()
 }
 
-/// What a node contributes to its operands.
+/// The contributions of a node to its operands.
 fn terms(nodes: &[Node], node: usize, seen: &[bool], found: &[f64]) -> Vec<(usize, Allowed)> {
     let Node { kind, operands, value } = &nodes[node];
     let x: Vec<f128> = operands.iter().map(|&k| nodes[k].value.into()).collect();
     if let Kind::Probability(k) = *kind {
-        // The first of a softmax that is reached speaks for all.
+        // The first reached output of a softmax represents the block.
         let block = node - k..node - k + operands.len();
         let speaks = block.clone().find(|&k| seen[k]) == Some(node);
         return if speaks { softmax_terms(operands, &x, &seen[block.clone()], &found[block]) } else { vec![] };
     }
     let g = Allowed::about(found[node].into(), 0.0);
     let term = |(&operand, p): (&usize, f128)| {
-        // What a mask switches off is not multiplied; nor is anything at the origin of a norm.
+        // A masked operand is not multiplied; nor is any operand of a norm at the origin.
         let masks = matches!(kind, Kind::Op(Op::Relu | Op::Abs | Op::Max | Op::Min | Op::ReduceMax | Op::ReduceMin));
         let off = masks && p == 0.0 || matches!(kind, Kind::Op(Op::Norm2)) && *value == 0.0;
         (!off).then(|| (operand, g.times(Allowed::about(p, partial_error(*kind, &x, p)))))
@@ -341,7 +341,7 @@ fn terms(nodes: &[Node], node: usize, seen: &[bool], found: &[f64]) -> Vec<(usiz
     operands.iter().zip(partials(*kind, &x, (*value).into())).filter_map(term).collect()
 }
 
-/// p_i (g_i - sum of g_j p_j) over the g that are reached.
+/// p_i (g_i - sum of g_j p_j) over the reached g.
 fn softmax_terms(operands: &[usize], x: &[f128], seen: &[bool], found: &[f64]) -> Vec<(usize, Allowed)> {
     let places = (4.0 * size(x) + 4.0 * x.len() as f128 + 16.0) * UNIT;
     let p: Vec<Allowed> = softmax(x).1.iter().map(|&p| Allowed::about(p, p * places + error_below(p))).collect();

@@ -195,14 +195,14 @@ impl Compressor {
             Sparsifier::TopK(_) | Sparsifier::TopLeK(_) => return Err(has_none("omega", "unbiased", "alpha")),
         };
         let rounded = self.quantiser.omega(n_sent).ok_or_else(|| has_none("omega", "unbiased", "alpha"))?;
-        // Both variances, and that of the quantiser on what the sparsifier adds.
+        // The variance of both, plus the variance that the quantiser adds to the sparsifier's.
         Ok(selected + rounded + selected * rounded)
     }
 
     /// The constant of a contractive compressor for vectors of `d` numbers, among `n_clients`: K/d of TopK; 1 - omega of an
     /// unbiased one whose omega is below 1; an error for others.
     pub fn alpha(&self, d: usize, n_clients: usize) -> Result<f64> {
-        // These are orthogonal projections, so that the error of rounding adds to that of leaving out.
+        // Both are orthogonal projections, so the error of rounding adds to the error of dropping coordinates.
         let projection = match self.sparsifier {
             Sparsifier::All => Some((1.0, d)),
             Sparsifier::TopK(count) | Sparsifier::TopLeK(count) => {
@@ -234,7 +234,7 @@ impl Compressor {
     }
 }
 
-/// Refuses vectors of `d` numbers, or a client.
+/// Checks the vector length and the client's number.
 fn check(d: usize, client: Client) -> Result<()> {
     if d == 0 || u32::try_from(d).is_err() {
         return Err(Error::BadArgument {

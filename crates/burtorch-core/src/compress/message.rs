@@ -9,23 +9,23 @@ use crate::memory::reserve_in;
 /// Which coordinates a message holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Support {
-    /// None: the message stands for zeros.
+    /// No numbers: the message stands for zeros.
     #[default]
     None,
-    /// All.
+    /// All coordinates.
     All,
-    /// Neighbouring ones from this place on, going on at 0 after the last.
+    /// Consecutive coordinates from this index on, wrapping to 0 at the end.
     Block(u32),
-    /// Those in the list, which follow from the draws.
+    /// The listed coordinates; the receiver derives them from the random draws.
     Drawn,
-    /// Those in the list, which follow from the vector.
+    /// The listed coordinates, which depend on the vector.
     Chosen,
 }
 
 /// How the numbers of a message are encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Values {
-    /// As they are.
+    /// Full numbers.
     #[default]
     Exact,
     /// Zeros and powers of two: sign and exponent.
@@ -142,15 +142,15 @@ impl<F: Number> Message<F> {
         Ok(())
     }
 
-    /// Replaces the numbers it holds, where they are sent as they are ([`super::Compressor::sends_numbers`]), by what `with`
-    /// makes of their places and of them.
+    /// Replaces the message's numbers, when they are sent unquantised ([`super::Compressor::sends_numbers`]), by
+    /// `with(index, number)`.
     pub(crate) fn replace(&mut self, with: impl Fn(usize, F) -> F) {
         for k in 0..self.numbers.len() {
             self.numbers[k] = with(self.index(k), self.unit * self.numbers[k]);
         }
     }
 
-    /// Exchanges the memory for choosing coordinates with that of another message.
+    /// Swaps the memory for choosing coordinates with another message.
     pub(crate) fn swap_work(&mut self, other: &mut Self) {
         std::mem::swap(&mut self.work, &mut other.work);
     }
@@ -177,7 +177,7 @@ impl<F: Number> Message<F> {
         }
     }
 
-    /// Begins the message of a vector of `len` numbers, with room for `n_sent` of them.
+    /// Starts a message for a vector of length `len`, with room for `n_sent` numbers.
     pub(super) fn begin(&mut self, len: usize, support: Support, n_sent: usize) -> Result<()> {
         self.clear();
         reserve_in(&mut self.numbers, n_sent, WHAT)?;
@@ -188,7 +188,7 @@ impl<F: Number> Message<F> {
         Ok(())
     }
 
-    /// Makes it stand for a vector without numbers. The list of indices is left to whom it is written by.
+    /// Makes the message represent an empty vector. The caller fills the list of indices.
     pub(super) fn clear(&mut self) {
         (self.len, self.support, self.values) = (0, Support::None, Values::Exact);
         self.unit = F::from_f64(1.0);
@@ -203,7 +203,7 @@ impl<F: Number> Message<F> {
     }
 }
 
-/// Bits of an index below `len`.
+/// Bits of an index less than `len`.
 pub(super) fn index_width(len: usize) -> u32 {
     usize::BITS - len.saturating_sub(1).leading_zeros()
 }

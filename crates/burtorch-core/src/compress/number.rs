@@ -12,36 +12,32 @@ mod sealed {
 
 /// `f32` or `f64`.
 pub trait Number: Float + KernelFloat + sealed::Sealed {
-    /// Bits of the number.
     const BITS: u32;
-    /// Bits of its mantissa.
+    /// Bits of the mantissa.
     const MANTISSA: u32;
-    /// The magnitude of infinity; magnitudes above are those of NaN.
+    /// The magnitude of infinity; larger magnitudes are NaNs.
     const INFINITE: u64;
 
-    /// Its bits.
     fn bits(self) -> u64;
-    /// The number of these bits, the lowest of the word.
+    /// The number with these bits, which are the lowest of the word.
     fn of_bits(bits: u64) -> Self;
-    /// A bit for each number whose magnitude is at least this one.
+    /// A bit mask of the numbers whose magnitude is at least `magnitude`.
     fn reach(numbers: &[Self; REACH], magnitude: u64) -> u32;
-    /// Appends numbers whose magnitude is at least this one, and their places, to lists of one length with room for all; they may be
-    /// `few`.
+    /// Appends the numbers whose magnitude is at least `magnitude`, and their indices, to two lists with enough room.
+    /// `few` is a hint that there are few.
     fn list(numbers: &[[Self; REACH]], magnitude: u64, of: (Places<'_>, bool), to: (&mut Vec<u32>, &mut Vec<Self>));
 
-    /// Its bits without the sign: ordered as absolute values are.
+    /// The bits without the sign, which are ordered like absolute values.
     #[inline(always)]
     fn magnitude(self) -> u64 {
         self.bits() & (u64::MAX >> (65 - Self::BITS))
     }
 
-    /// The sign bit.
     #[inline(always)]
     fn is_negative(self) -> bool {
         self.bits() >> (Self::BITS - 1) == 1
     }
 
-    /// This number with the sign of another.
     #[inline(always)]
     fn with_sign_of(self, other: Self) -> Self {
         Self::of_bits(self.magnitude() | (other.bits() ^ other.magnitude()))

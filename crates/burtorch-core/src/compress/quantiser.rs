@@ -10,10 +10,11 @@ use crate::interrupt::{Work, ask_at};
 /// How numbers are rounded. Of the k numbers that are sent:
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantiser {
-    /// Not at all.
+    /// No quantisation.
     None,
-    /// To one of the two nearest powers of two, unbiased (Horvath et al. 2019, "Natural compression"): omega = 1/8. Numbers
-    /// below the least normal one go to it or to 0; those above the largest power of two are refused.
+    /// To one of the two nearest powers of two, unbiased (Horvath et al. 2019, "Natural compression"): omega = 1/8.
+    /// Subnormal numbers are rounded to the smallest normal number or to 0; numbers above the largest power of two are
+    /// refused.
     Natural,
     /// To one of the two nearest multiples of |x|/s, unbiased (Alistarh et al. 2017, QSGD): omega = min(k/s^2, sqrt(k)/s).
     Dithering(u16),
@@ -26,7 +27,7 @@ pub enum Quantiser {
     Sign,
 }
 
-/// Levels of natural dithering beyond which the least would not be a normal float32.
+/// Levels of natural dithering; with more, the smallest level would not be a normal float32.
 const MOST_POWERS: u16 = 100;
 
 fn refused<F: Number>(x: &[F], expected: &str) -> Error {
@@ -41,7 +42,7 @@ fn refused<F: Number>(x: &[F], expected: &str) -> Error {
 }
 
 impl Quantiser {
-    /// An error if its constant makes no sense.
+    /// Checks the constants.
     pub(super) fn check(self) -> Result<()> {
         let most = if let Quantiser::NaturalDithering(_) = self { MOST_POWERS } else { u16::MAX };
         match self {
@@ -56,7 +57,7 @@ impl Quantiser {
         }
     }
 
-    /// Its constant for `k` numbers, if it is unbiased.
+    /// The variance constant for `k` numbers, if the quantiser is unbiased.
     pub(super) fn omega(self, k: usize) -> Option<f64> {
         let root = (k as f64).sqrt();
         match self {
@@ -75,7 +76,7 @@ impl Quantiser {
         }
     }
 
-    /// Rounds the numbers of the message.
+    /// Rounds the numbers of a message.
     pub(super) fn round<F: Number>(self, draw: &mut Draw<'_>, out: &mut Message<F>) -> Result<()> {
         if out.numbers.is_empty() {
             return Ok(());
@@ -125,8 +126,8 @@ impl Quantiser {
     }
 }
 
-/// Rounds to powers of two: a random mantissa is added, and its carry decides. With the word of u, up where u >= 1 - m for the
-/// mantissa m in [0, 1).
+/// Rounds to powers of two: adds a random mantissa, whose carry decides the direction. With a draw u it rounds up where
+/// u >= 1 - m for the mantissa m in [0, 1).
 fn natural<F: Number>(numbers: &mut [F], draw: &mut Draw<'_>) -> Result<()> {
     let above_powers = F::INFINITE - (1 << F::MANTISSA);
     if numbers.iter().any(|x| x.magnitude() > above_powers) {
@@ -142,7 +143,7 @@ fn natural<F: Number>(numbers: &mut [F], draw: &mut Draw<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Replaces each number by `rule` of its magnitude in units and of a draw, with its sign.
+/// Replaces each number by `rule(magnitude / unit, draw)`, with its sign.
 fn stochastic<F: Number>(
     numbers: &mut [F],
     draw: &mut Draw<'_>,
@@ -160,7 +161,7 @@ fn stochastic<F: Number>(
     Ok(())
 }
 
-/// The nearest number that is not below: numbers in units of it are then not above their largest level.
+/// The nearest number that is not below x, so that numbers divided by it do not exceed the largest level.
 fn above<F: Number>(x: f64) -> F {
     let near = F::from_f64(x);
     if near.to_f64() < x { F::of_bits(near.bits() + 1) } else { near }
@@ -172,13 +173,14 @@ fn largest<F: Number>(numbers: &[F]) -> Result<f64> {
     if most < F::INFINITE { Ok(F::of_bits(most).to_f64()) } else { Err(refused(numbers, "of finite numbers")) }
 }
 
-/// Sums that are added to in turn, so that no addition waits for the one before it.
+/// Independent running sums, so that no addition waits for the previous one.
 const SUMS: usize = 8;
 
-/// The sum of a function of the magnitudes, which are scaled by a power of two to keep it in range; the scale; the largest.
+/// The sum of a function of the magnitudes, scaled by a power of two to stay in range; also the scale and the largest
+/// magnitude.
 fn sum<F: Number>(numbers: &[F], of: impl Fn(f64) -> f64) -> Result<(f64, f64, f64)> {
     let most = largest(numbers)?;
-    // The least scale is that of numbers below the normal ones, whose reciprocal is a power of two as well.
+    // The smallest scale is a subnormal number, whose reciprocal is still a power of two.
     let power = f64::of_bits(most.max(f64::MIN_POSITIVE * 4.0).bits() >> f64::MANTISSA << f64::MANTISSA);
     let scale = 1.0 / power;
     let mut sums = [0.0; SUMS];
@@ -191,7 +193,7 @@ fn sum<F: Number>(numbers: &[F], of: impl Fn(f64) -> f64) -> Result<(f64, f64, f
     Ok((sums.iter().sum(), power, most))
 }
 
-/// The Euclidean norm, not below the largest magnitude.
+/// The Euclidean norm, at least the largest magnitude.
 fn norm<F: Number>(numbers: &[F]) -> Result<f64> {
     let (squares, power, most) = sum(numbers, |y| y * y)?;
     let norm = (squares.sqrt() * power).max(most);

@@ -21,7 +21,7 @@ const WHAT: &str = "the largest numbers of a vector";
 pub struct Largest<F> {
     k: usize,
     len: usize,
-    /// The magnitude of the smallest of k numbers that have come: others below it are not among the largest.
+    /// The magnitude of the smallest of k numbers seen so far: a smaller number is not among the largest.
     least: u64,
     found: Vec<Found<F>>,
 }
@@ -34,7 +34,7 @@ struct Found<F> {
 }
 
 impl<F: Number> Largest<F> {
-    /// Of a vector of `len` numbers, which are at least `k`.
+    /// For a vector of length `len`, at least `k`.
     pub(super) fn new(k: usize, len: usize) -> Result<Self> {
         let mut new = Largest { k, len, least: 0, found: Vec::new() };
         let most = new.most().min(len + REACH);
@@ -42,7 +42,7 @@ impl<F: Number> Largest<F> {
         Ok(new)
     }
 
-    /// How many there is room for.
+    /// The capacity.
     fn most(&self) -> usize {
         2 * self.k + 8 * REACH
     }
@@ -70,7 +70,7 @@ impl<F: Number> Largest<F> {
         self.found.push(Found { magnitude: x.magnitude(), index: index as u32, x });
     }
 
-    /// Makes room for more, without those that cannot be among the largest where there are many.
+    /// Makes room: drops numbers that cannot be among the largest, if there are many.
     fn drop_small(&mut self) -> Result<()> {
         if self.found.len() + REACH > self.most() {
             self.keep_largest();
@@ -86,7 +86,7 @@ impl<F: Number> Largest<F> {
         }
     }
 
-    /// Makes `out` the message that holds them.
+    /// Writes the result to `out`.
     pub(super) fn write_to(mut self, out: &mut Message<F>) -> Result<()> {
         self.keep_largest();
         self.found.sort_unstable_by_key(|one| one.index);
@@ -114,7 +114,7 @@ mod tests {
         for case in 0..400 {
             let d = 1 + draw.below(700) as usize;
             let k = 1 + draw.below(d as u64) as usize;
-            // Few different magnitudes, so that there are ties, zeros of both signs and infinities.
+            // Few different magnitudes, to create ties, zeros of both signs and infinities.
             let levels = [0.0, -0.0, 1.0, -1.0, 2.0, 1e-300, f64::INFINITY, -2.0, 3.5];
             let few = 1 + draw.below(levels.len() as u64);
             let mut next = || match case % 2 {

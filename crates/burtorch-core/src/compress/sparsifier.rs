@@ -11,30 +11,31 @@ use crate::memory::reserve_in;
 /// How many coordinates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Count {
-    /// So many, at least 1 and at most all.
+    /// An absolute number, at least 1 and at most the length.
     Of(usize),
-    /// This share of all, above 0 and at most 1: the nearest integer, but at least 1.
+    /// A fraction of the length, above 0 and at most 1, rounded to the nearest integer, at least 1.
     Fraction(f64),
 }
 
 /// Which coordinates are sent. Of d coordinates:
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sparsifier {
-    /// All.
+    /// Every coordinate.
     All,
     /// K random ones, times d/K: unbiased, omega = d/K - 1.
     RandK(Count),
     /// K neighbours from a random one on, times d/K: unbiased, omega = d/K - 1 (Burlachenko and Richtarik 2024).
     RandSeqK(Count),
-    /// The client's part of a random partition among n clients, times n (Szlendak, Tyurin and Richtarik 2021): unbiased, omega
-    /// = n - 1; the mean over all clients has the variance constants A = B = 1, also where n does not divide d.
+    /// The client's part of a random partition among n clients, times n (Szlendak, Tyurin and Richtarik 2021):
+    /// unbiased, omega = n - 1; the mean over all clients has the variance constants A = B = 1, even if n does not
+    /// divide d.
     PermK,
-    /// The K of the largest magnitude, of equal ones those of the lowest index: alpha = K/d.
+    /// The K largest magnitudes; ties go to the lowest index: alpha = K/d.
     TopK(Count),
-    /// The t or t - 1 of the largest magnitude, for the least t with enough of |x|^2; which of the two is drawn, so that
-    /// E |C(x) - x|^2 = (1 - K/d) |x|^2 exactly (Burlachenko and Richtarik 2024, "Unlocking FedNL").
+    /// The t or t - 1 largest magnitudes, for the smallest t with enough of |x|^2; a random draw decides, so that E
+    /// |C(x) - x|^2 = (1 - K/d) |x|^2 exactly (Burlachenko and Richtarik 2024, "Unlocking FedNL").
     TopLeK(Count),
-    /// All with this probability, divided by it, else none: unbiased, omega = 1/p - 1.
+    /// All coordinates with this probability, divided by it; otherwise none: unbiased, omega = 1/p - 1.
     Bernoulli(f64),
 }
 
@@ -73,7 +74,7 @@ impl Count {
 }
 
 impl Sparsifier {
-    /// An error if its constants make no sense for any vector.
+    /// Checks the constants that are invalid for every vector.
     pub(super) fn check(self) -> Result<()> {
         match self {
             Sparsifier::RandK(k) | Sparsifier::RandSeqK(k) | Sparsifier::TopK(k) | Sparsifier::TopLeK(k) => k.check(),
@@ -84,7 +85,8 @@ impl Sparsifier {
         }
     }
 
-    /// Begins `out` with the coordinates and the unit, of a vector of `d` numbers, if they do not depend on the vector: how many.
+    /// If the coordinates do not depend on the vector: starts `out` with them and the scale, for length `d`. Returns
+    /// their number.
     pub(super) fn choose<F: Number>(
         self,
         d: usize,
@@ -114,7 +116,7 @@ impl Sparsifier {
         Ok(Some(n))
     }
 
-    /// Begins `out` with the coordinates chosen, their numbers and the unit.
+    /// Starts `out` with the chosen coordinates, their numbers and the scale.
     pub(super) fn select<F: Number>(
         self,
         x: &[F],
@@ -161,21 +163,21 @@ fn whole<F: Number>(x: &[F], out: &mut Message<F>) -> Result<()> {
     Ok(())
 }
 
-/// The k largest numbers, without the message around them.
+/// The k largest numbers, without a message.
 fn largest_of<F: Number>(x: &[F], k: usize, out: &mut Message<F>) -> Result<()> {
     let Message { indices, numbers, work, .. } = out;
     largest(x, k, &mut work.candidates, Chosen { indices, numbers })
 }
 
-/// The numbers at the indices.
+/// Copies the numbers at the indices.
 fn gather<F: Number>(x: &[F], support: Support, out: &mut Message<F>) -> Result<()> {
     out.begin(x.len(), support, out.indices.len())?;
     out.numbers.extend(out.indices.iter().map(|&i| x[i as usize]));
     Ok(())
 }
 
-/// The client's part of a random partition: parts are as equal as can be, and which client has which part is drawn as well, so
-/// that each coordinate is each client's with the same probability.
+/// The client's part of a random partition into parts of nearly equal size. The assignment of parts to clients is
+/// random too, so that every client receives every coordinate with the same probability.
 fn part<F: Number>(d: usize, draw: &mut Draw<'_>, client: usize, n_clients: usize, out: &mut Message<F>) -> Result<()> {
     let mut shared = draw.shared();
     let shared = shared.as_mut().unwrap_or(draw);
@@ -194,7 +196,7 @@ fn part<F: Number>(d: usize, draw: &mut Draw<'_>, client: usize, n_clients: usiz
     Ok(())
 }
 
-/// Of the indices of the k largest numbers keeps those that TopLeK sends.
+/// Keeps those indices of the k largest numbers that TopLeK sends.
 fn at_most<F: Number>(x: &[F], k: usize, draw: &mut Draw<'_>, out: &mut Message<F>) -> Result<()> {
     let order = &mut out.indices;
     order.sort_unstable_by_key(|&i| (!x[i as usize].magnitude(), i));
@@ -202,7 +204,7 @@ fn at_most<F: Number>(x: &[F], k: usize, draw: &mut Draw<'_>, out: &mut Message<
     if !largest.is_finite() {
         return Err(refused("a vector to compress by TopLEK", "of finite numbers".into(), largest));
     }
-    // In units of the largest, so that no square is out of range.
+    // Relative to the largest magnitude, so that no square overflows or underflows.
     let square = |x: F| if largest > 0.0 { (x.to_f64() / largest).powi(2) } else { 0.0 };
     let mut total = 0.0;
     for (n, &x) in x.iter().enumerate() {
@@ -220,7 +222,7 @@ fn at_most<F: Number>(x: &[F], k: usize, draw: &mut Draw<'_>, out: &mut Message<
         n_sent += 1;
     }
     let next = order.get(n_sent).map_or(0.0, |&i| square(x[i as usize]));
-    // What is missing of the next square is its probability.
+    // The missing fraction of the next square is its probability.
     if draw.uniform() * next < missing {
         n_sent += usize::from(n_sent < order.len());
     }

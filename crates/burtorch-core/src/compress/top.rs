@@ -14,27 +14,27 @@ use crate::simd::{Places, REACH};
 
 const WHAT: &str = "the largest numbers of a vector";
 
-/// Numbers that are sampled.
+/// Size of the sample.
 const SAMPLE: usize = 4096;
-/// Chunks that are listed together.
+/// Chunks processed together.
 const LISTED: usize = 16;
-/// Neighbours that are sampled together, in a line of the cache.
+/// Neighbours sampled together: one cache line.
 const NEIGHBOURS: usize = 8;
-/// A chunk in so many, or fewer, holds one of the numbers that are listed: whether it does is foreseen.
+/// At most one chunk in this many holds a listed number; then the branch is predictable.
 const FEW: usize = 2;
 
-/// The largest number of candidates between two magnitudes that are searched one by one.
+/// The largest number of candidates between two magnitudes that are examined one by one.
 const BAND: usize = 512;
 
-/// Numbers that are large enough to be looked at again, ascending by index.
+/// Numbers that may be among the largest, ascending by index.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates<F> {
     indices: Vec<u32>,
     numbers: Vec<F>,
 }
 
-/// Makes `out` the `k` numbers with the largest magnitudes and their indices, ascending; of equal ones those with the lowest indices.
-/// `k` is at least 1 and at most the numbers there are. An error if one is NaN; infinities come first.
+/// Writes the `k` numbers with the largest magnitudes and their indices to `out`, ascending; ties go to the lowest
+/// index. `k` is from 1 to the length. Fails if a number is NaN; infinities are the largest.
 pub(super) fn largest<F: Number>(
     x: &[F],
     k: usize,
@@ -84,7 +84,7 @@ impl<F: Number> Chosen<'_, F> {
         self.numbers.push(number);
     }
 
-    /// An error if one is NaN.
+    /// Fails if a number is NaN.
     fn check(&self) -> Result<()> {
         // Without infinities there is no NaN.
         if reaching(self.numbers, F::INFINITE)? == 0 {
@@ -95,7 +95,7 @@ impl<F: Number> Chosen<'_, F> {
     }
 }
 
-/// How many numbers have at least this magnitude, which is above 0.
+/// The number of entries whose magnitude is at least `least`, which is above 0.
 fn reaching<F: Number>(x: &[F], least: u64) -> Result<usize> {
     let counts = x.chunks(PIECE).enumerate().map(|(n, piece)| {
         ask_at(n * PIECE)?;
@@ -104,7 +104,8 @@ fn reaching<F: Number>(x: &[F], least: u64) -> Result<usize> {
     counts.sum()
 }
 
-/// Lists the `k` numbers with the largest magnitudes, of which about k reach `near`; they are at these places, or side by side.
+/// Lists the `k` numbers with the largest magnitudes; about k numbers reach `near`. `places` holds their indices,
+/// `None` for consecutive ones.
 fn choose<F: Number>(x: &[F], places: Option<&[u32]>, k: usize, near: u64, out: &mut Chosen<'_, F>) -> Result<()> {
     let (low, high, at_high) = narrowed(x, k, near)?;
     if at_high == k {
@@ -124,8 +125,8 @@ fn choose<F: Number>(x: &[F], places: Option<&[u32]>, k: usize, near: u64, out: 
     Ok(())
 }
 
-/// Two magnitudes: k or more numbers reach the lower one and k or fewer the upper one, and if not just k reach both, those in
-/// between are equal. How many reach the upper one.
+/// Finds two magnitudes: at least k numbers reach the lower, at most k the upper; unless exactly k reach both, all
+/// numbers in between are equal. Also returns how many reach the upper.
 fn narrowed<F: Number>(x: &[F], k: usize, near: u64) -> Result<(u64, u64, usize)> {
     let (mut low, mut high, mut at_low, mut at_high) = (0, F::INFINITE + 1, x.len(), 0);
     let (mut next, mut turn) = (near.clamp(1, F::INFINITE), 0);
@@ -141,7 +142,7 @@ fn narrowed<F: Number>(x: &[F], k: usize, near: u64) -> Result<(u64, u64, usize)
             (high, at_high) = (next, found);
         }
         let n = (at_low - at_high).max(1) as f64;
-        // Somewhat too far on either side in turn, so that both come near; else the middle.
+        // Alternately a little too far on either side, so that both bounds converge; otherwise the middle.
         let rank = (at_low - k) as f64 + [n.sqrt(), -n.sqrt(), 0.0][turn % 3];
         let share = if turn % 3 < 2 { (rank / n).clamp(0.0, 1.0) } else { 0.5 };
         turn += 1;
@@ -153,7 +154,7 @@ fn narrowed<F: Number>(x: &[F], k: usize, near: u64) -> Result<(u64, u64, usize)
     Ok((low, high, at_high))
 }
 
-/// The same where `at_high` numbers, at most k, reach the upper magnitude, and few are between both.
+/// The same when `at_high` numbers, at most k, reach the upper magnitude, and few lie between the two.
 fn within<F: Number>(x: &[F], k: usize, (low, high): (u64, u64), at_high: usize) -> Result<(u64, u64, usize)> {
     if at_high == k {
         return Ok((low, high, k));
@@ -190,13 +191,13 @@ pub fn not_a_number(index: usize) -> Error {
     }
 }
 
-/// What a sample of a long vector tells.
+/// Estimates from a sample of a long vector.
 struct Guess {
-    /// A magnitude that somewhat more than k numbers will reach, at least 1.
+    /// A magnitude that somewhat more than k numbers reach, at least 1.
     least: u64,
-    /// One that somewhat fewer than k will reach.
+    /// A magnitude that somewhat fewer than k numbers reach.
     near: u64,
-    /// Hardly more numbers than these will reach `least`.
+    /// An upper estimate of how many numbers reach `least`.
     most: usize,
 }
 
@@ -204,7 +205,7 @@ impl Guess {
     fn new<F: Number>(x: &[F], k: usize) -> Guess {
         let mut sample = [0; SAMPLE];
         for (j, magnitudes) in sample.chunks_exact_mut(NEIGHBOURS).enumerate() {
-            // The golden ratio spreads the places, so that no regular structure is met at the same places only.
+            // The golden ratio spreads the sample, so that it does not align with a regular structure of the vector.
             let place = (j as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let start = ((u128::from(place) * (x.len() - NEIGHBOURS) as u128) >> 64) as usize;
             magnitudes.iter_mut().zip(&x[start..]).for_each(|(magnitude, x)| *magnitude = x.magnitude());
@@ -224,7 +225,7 @@ impl Guess {
 }
 
 impl<F: Number> Candidates<F> {
-    /// Lists the numbers of at least this magnitude, of which `expected` are likely enough.
+    /// Lists the numbers of at least this magnitude; `expected` is an estimate of their number.
     fn collect(&mut self, x: &[F], least: u64, expected: usize) -> Result<()> {
         let mut out = Chosen { indices: &mut self.indices, numbers: &mut self.numbers };
         out.clear();
@@ -232,7 +233,8 @@ impl<F: Number> Candidates<F> {
     }
 }
 
-/// Appends the numbers of at least this magnitude, of which `expected` are likely enough; they are at these places, or side by side.
+/// Appends the numbers of at least this magnitude; `expected` is an estimate of their number. `places` holds the
+/// indices, `None` for consecutive numbers.
 fn list_reaching<F: Number>(
     x: &[F],
     places: Option<&[u32]>,
@@ -259,7 +261,7 @@ fn list_reaching<F: Number>(
     Ok(())
 }
 
-/// All candidates, which are all numbers but zeros, and the first zeros.
+/// All candidates, i.e. all nonzero numbers, and the first zeros.
 fn with_zeros<F: Number>(x: &[F], n_zeros: usize, candidates: &[u32], out: &mut Vec<u32>) {
     let mut rest = candidates.iter().copied().peekable();
     let mut zeros = (0..x.len() as u32).filter(|&i| x[i as usize].magnitude() == 0).take(n_zeros).peekable();

@@ -13,7 +13,7 @@ use crate::memory::reserve_in;
 const VERSION: u8 = 1;
 const HEADER: usize = 12;
 
-/// Bits into bytes, which there is room for.
+/// Writes bits to bytes, which have enough room.
 struct Bits<'b> {
     out: &'b mut Vec<u8>,
     word: u128,
@@ -39,7 +39,7 @@ impl Bits<'_> {
     }
 }
 
-/// Bits out of bytes.
+/// Reads bits from bytes.
 struct Reader<'b> {
     bytes: &'b [u8],
     at: usize,
@@ -64,7 +64,7 @@ impl Reader<'_> {
         value
     }
 
-    /// Whether the rest of the byte is zero.
+    /// Whether the remaining bits of the byte are zero.
     fn end(&mut self) -> bool {
         let is_zero = self.word == 0;
         (self.word, self.n) = (0, 0);
@@ -72,7 +72,7 @@ impl Reader<'_> {
     }
 }
 
-/// Bytes of the places of `n_sent` numbers, and whether they are one bit for each coordinate.
+/// Bytes of the indices of `n_sent` numbers, and whether they are a bitmap.
 fn places(support: Support, len: usize, n_sent: usize) -> (usize, bool) {
     match support {
         Support::None | Support::All => (0, false),
@@ -85,7 +85,7 @@ fn places(support: Support, len: usize, n_sent: usize) -> (usize, bool) {
     }
 }
 
-/// Tags of supports and encodings, and the levels.
+/// The tags of support and encoding, and the levels.
 fn tags(support: Support, values: Values) -> (u8, u16) {
     let place = match support {
         Support::None => 0,
@@ -149,7 +149,7 @@ impl<F: Number> Message<F> {
         }
     }
 
-    /// The bits of a number.
+    /// The encoded bits of a number.
     fn code(&self, number: F) -> u64 {
         let sign = u64::from(number.is_negative());
         match self.values {
@@ -165,7 +165,7 @@ impl<F: Number> Message<F> {
         }
     }
 
-    /// The number of these bits; `None` for bits that none has.
+    /// The number encoded by these bits; `None` if they are invalid.
     fn decoded(&self, code: u64) -> Option<F> {
         let sign = |x: f64| F::from_f64(if code & 1 == 1 { -x } else { x });
         let level = code >> 1;
@@ -260,7 +260,7 @@ impl<F: Number> Message<F> {
             reserve_in(&mut self.indices, n_sent, WHAT)?;
             if is_bitmap {
                 for (k, &byte) in reader.bytes[start..start + n_bytes].iter().enumerate() {
-                    // Not more than there is room for: too many are found below.
+                    // Bounded by the room; an excess is detected below.
                     let ones = (0..8).filter(|bit| byte >> bit & 1 == 1).map(|bit| (8 * k + bit) as u32);
                     self.indices.extend(ones.take(n_sent + 1 - self.indices.len().min(n_sent + 1)));
                 }

@@ -32,7 +32,7 @@ impl Csr {
         self.starts.len() - 1
     }
 
-    /// Appends an entry to the row that has not ended.
+    /// Appends an entry to the current row.
     #[inline]
     pub(super) fn push(&mut self, column: u32, value: f64) -> Result<()> {
         if self.columns.len() == self.columns.capacity() || self.values.len() == self.values.capacity() {
@@ -44,7 +44,6 @@ impl Csr {
         Ok(())
     }
 
-    /// Ends a row.
     pub(super) fn end_row(&mut self) -> Result<()> {
         reserve_in(&mut self.starts, 1, WHAT)?;
         self.starts.push(self.values.len());

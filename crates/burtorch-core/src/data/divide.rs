@@ -8,22 +8,22 @@ use crate::memory::{filled, list_for, reserve_in};
 /// How samples are divided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Division {
-    /// At random, in parts as equal as can be.
+    /// At random, in parts of nearly equal size.
     Random,
-    /// Sorted by label, in parts as equal as can be.
+    /// Sorted by label, in parts of nearly equal size.
     Sorted,
-    /// For each label, shares of the clients are drawn from a Dirichlet distribution with this concentration (Hsu, Qi and Brown
-    /// 2019): the smaller, the fewer labels a client has.
+    /// For each label, the clients' shares are drawn from a Dirichlet distribution with this concentration (Hsu, Qi and
+    /// Brown 2019): the smaller it is, the fewer labels a client has.
     Dirichlet(f64),
 }
 
 const WHAT: &str = "a division of samples";
 
-/// Sorts samples by label, then by number. In pieces, between which it may be interrupted.
+/// Sorts samples by label, then by number. Interruptible between pieces.
 fn sort_by_label(order: &mut [u32], labels: &[f64], work: &mut Work) -> Result<()> {
     const PIECE: usize = 1 << 14;
     let compare = |&a: &u32, &b: &u32| labels[a as usize].total_cmp(&labels[b as usize]).then(a.cmp(&b));
-    // Halves of halves: never more than there are bits in a length.
+    // A stack for repeated halving: its depth is at most the number of bits of a length.
     let mut left = list_for(usize::BITS as usize, WHAT)?;
     left.push(order);
     while let Some(part) = left.pop() {
@@ -105,7 +105,7 @@ pub fn divide(labels: &[f64], n_clients: usize, division: Division, seed: u64) -
     Ok(parts)
 }
 
-/// Gives each client without samples one of the client with the most.
+/// Gives every client without samples one sample of the client with the most.
 fn fill_empty(parts: &mut [Vec<u32>]) -> Result<()> {
     for client in 0..parts.len() {
         if parts[client].is_empty() {
@@ -118,7 +118,8 @@ fn fill_empty(parts: &mut [Vec<u32>]) -> Result<()> {
     Ok(())
 }
 
-/// Shares that sum to 1: gamma numbers, as logarithms so that small concentrations do not end in zeros alone.
+/// Shares that sum to 1: normalised gamma variables, as logarithms so that a small concentration does not underflow to
+/// zeros only.
 fn dirichlet(draw: &mut Draw<'_>, concentration: f64, shares: &mut [f64]) {
     shares.iter_mut().for_each(|share| *share = log_gamma_number(draw, concentration));
     let most = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -127,10 +128,9 @@ fn dirichlet(draw: &mut Draw<'_>, concentration: f64, shares: &mut [f64]) {
     shares.iter_mut().for_each(|share| *share /= sum);
 }
 
-/// The logarithm of a number of the gamma distribution (Marsaglia and Tsang 2000, "A simple method for generating gamma
-/// variables").
+/// The logarithm of a gamma variable (Marsaglia and Tsang 2000, "A simple method for generating gamma variables").
 fn log_gamma_number(draw: &mut Draw<'_>, shape: f64) -> f64 {
-    // A number of shape + 1 times a power of a uniform one has the shape.
+    // A gamma variable of shape + 1 times a power of a uniform one has the given shape.
     let smaller = (1.0 - draw.uniform()).ln() / shape;
     let d = shape + 1.0 - 1.0 / 3.0;
     let c = 1.0 / (9.0 * d).sqrt();

@@ -36,10 +36,10 @@ pub struct Dataset {
     pub labels: Vec<f64>,
 }
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const PIECE: usize = 1 << 20;
 
-/// Different labels that an error names.
+/// The largest number of labels named in an error.
 const MOST_LABELS: usize = 10;
 
 const WHAT: &str = "a LIBSVM file";
@@ -50,7 +50,7 @@ fn malformed(line: u64, reason: impl Into<String>) -> Error {
 
 /// Reads a file of text, gzip or bzip2.
 pub fn read_libsvm(path: &Path, options: LibsvmOptions) -> Result<Dataset> {
-    // The second number is that of Windows for the same.
+    // The second number is the Windows equivalent.
     const EIO: i32 = if cfg!(windows) { 1117 } else { 5 };
     let refused = |doing, error: io::Error| Error::System {
         code: error.raw_os_error().unwrap_or(EIO),
@@ -79,12 +79,12 @@ pub fn read_libsvm(path: &Path, options: LibsvmOptions) -> Result<Dataset> {
 struct Parser {
     options: LibsvmOptions,
     samples: Dataset,
-    /// Columns that are needed.
+    /// Columns required.
     n_columns: usize,
     line: u64,
-    /// Different labels, as far as an error names them.
+    /// Distinct labels, up to the number that an error names.
     found: Vec<f64>,
-    /// The first line with a label that is neither of the two, or 0.
+    /// The first line whose label is neither of the two, or 0.
     strange: u64,
 }
 
@@ -108,7 +108,7 @@ impl Parser {
         let mut kept = 0;
         loop {
             if kept == buffer.len() {
-                // A line longer than the buffer.
+                // The line is longer than the buffer.
                 reserve_in(&mut buffer, kept, WHAT)?;
                 buffer.resize(2 * kept, 0);
             }
@@ -134,7 +134,7 @@ impl Parser {
         }
     }
 
-    /// Parses whole lines; the last may lack its end.
+    /// Parses whole lines; the last may lack a line end.
     fn lines(&mut self, mut text: &[u8]) -> Result<()> {
         while !text.is_empty() {
             self.line += 1;
@@ -152,7 +152,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Parses a line up to its end or a comment, and returns what follows.
+    /// Parses one line up to its end or a comment, and returns the rest.
     fn sample<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8]> {
         let text = spaces(text);
         if matches!(text.first(), None | Some(b'\n' | b'#')) {
@@ -166,7 +166,7 @@ impl Parser {
                 integer(query).filter(|(_, after)| ends(after.first())).ok_or_else(|| self.wrong(query, expected))?;
             text = after;
         }
-        // No index is below the next one.
+        // Indices must ascend: none is below `next`.
         let mut next = u64::from(!self.options.zero_based);
         loop {
             let rest = spaces(text);
@@ -243,7 +243,7 @@ impl Parser {
         Ok(())
     }
 
-    /// The error for what stands at the beginning of `text`.
+    /// The error for unexpected characters at the start of `text`.
     #[cold]
     fn wrong(&self, text: &[u8], expected: &str) -> Error {
         let token = text.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
@@ -268,14 +268,14 @@ impl Parser {
     }
 }
 
-/// What follows spaces; line ends of other systems count as such.
+/// The text after spaces; carriage returns count as spaces.
 #[inline]
 fn spaces(text: &[u8]) -> &[u8] {
     let n = text.iter().take_while(|&&byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
     &text[n..]
 }
 
-/// A whole number and what follows; none if there is none or it has more than 18 digits.
+/// An integer and the text after it; `None` without an integer or with more than 18 digits.
 #[inline]
 fn integer(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0;
@@ -290,13 +290,13 @@ fn integer(text: &[u8]) -> Option<(u64, &[u8])> {
     (n > 0).then(|| (value, &text[n..]))
 }
 
-/// Powers of ten that are exact.
+/// Powers of ten that float64 represents exactly.
 const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
     1e21, 1e22,
 ];
 
-/// The nearest float64 to a decimal number, and what follows it.
+/// The float64 nearest to a decimal number, and the text after it.
 #[inline]
 fn number(text: &[u8]) -> Option<(f64, &[u8])> {
     let is_negative = text.first() == Some(&b'-');
@@ -316,7 +316,7 @@ fn number(text: &[u8]) -> Option<(f64, &[u8])> {
         }
         at += 1;
     }
-    // The 15 digits after leading zeros are below 2^53, and a quotient of exact numbers is the nearest one.
+    // At most 15 digits are below 2^53, and the quotient of two exact numbers is correctly rounded.
     if n_digits > 0 && n_digits <= 15 && ends(text.get(at)) {
         let value = mantissa as f64 / POWERS[n_decimals];
         return Some((if is_negative { -value } else { value }, &text[at..]));
@@ -326,7 +326,7 @@ fn number(text: &[u8]) -> Option<(f64, &[u8])> {
     Some((value, &text[end..]))
 }
 
-/// Whether a number has ended.
+/// Whether a number ends here.
 #[inline]
 fn ends(byte: Option<&u8>) -> bool {
     matches!(byte, None | Some(b' ' | b'\n' | b'\t' | b'\r' | b'#'))

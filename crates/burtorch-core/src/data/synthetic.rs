@@ -10,9 +10,9 @@ use crate::memory::{filled, list_for};
 /// What labels are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The features times weights, and noise: numbers, for least squares.
+    /// Least squares: the label is the features times weights, plus noise.
     Linear,
-    /// 1 with the probability of logistic regression, else -1.
+    /// Logistic regression: the label is 1 with the model's probability, otherwise -1.
     Logistic,
 }
 

@@ -15,21 +15,21 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum Purpose {
-    /// A compressor's choices.
+    /// The choices of a compressor.
     Compression = 1,
-    /// Which samples a batch has.
+    /// The samples of a batch.
     Sampling = 2,
-    /// Choices of a method, such as whether a round is a full one.
+    /// The choices of a method, such as whether a round is a full one.
     Method = 3,
     /// Synthetic data.
     Data = 4,
-    /// How data are divided.
+    /// The division of data among clients.
     Division = 5,
-    /// How long work takes on a virtual clock.
+    /// The duration of work on a virtual clock.
     Delay = 6,
-    /// Whether work is lost.
+    /// Whether a client's work is lost.
     Dropout = 7,
-    /// Which numbers a reverse pass keeps.
+    /// The numbers that a backward pass keeps.
     Backward = 8,
 }
 
@@ -52,16 +52,16 @@ pub struct Draw<'a> {
     /// The counter of the next block.
     counter: [u64; 4],
     block: [u64; 4],
-    /// Words of the block that have been taken.
+    /// Words of the block already used.
     taken: usize,
     given: Option<Given<'a>>,
 }
 
-/// Numbers in place of random ones.
+/// Given numbers, used instead of random ones.
 #[derive(Clone, Copy, Debug)]
 struct Given<'a> {
     left: &'a [f64],
-    /// Words of the block that were not given.
+    /// How many given numbers are missing.
     missing: usize,
 }
 
@@ -69,14 +69,14 @@ struct Given<'a> {
 const MULTIPLIERS: [u64; 2] = [0xD2E7_470E_E14C_6C93, 0xCA5A_8263_9512_1157];
 const INCREMENTS: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xBB67_AE85_84CA_A73B];
 
-/// Both halves of a product, the upper one first.
+/// The two halves of a product, upper half first.
 #[inline]
 const fn wide_product(a: u64, b: u64) -> (u64, u64) {
     let product = a as u128 * b as u128;
     ((product >> 64) as u64, product as u64)
 }
 
-/// Ten rounds of Philox4x64 for several counters: the CPU works at all of them at once.
+/// Ten rounds of Philox4x64 for several counters, which the CPU processes in parallel.
 #[inline]
 fn philox<const N: usize>(mut key: [u64; 2], mut counters: [[u64; 4]; N]) -> [[u64; 4]; N] {
     for _ in 0..10 {
@@ -141,10 +141,10 @@ impl<'a> Draw<'a> {
     fn refill_given(&mut self, given: Given<'a>) {
         let (now, left) = given.left.split_at(given.left.len().min(4));
         for (word, &u) in self.block.iter_mut().zip(now) {
-            // In the middle of the words that `uniform` gives this number for.
+            // In the middle of the interval of words for which `uniform` returns this number.
             *word = ((u * 2f64.powi(64)) as u64).saturating_add(1 << 10);
         }
-        // Once a number is missing, it stays so: nothing is left.
+        // Once a number is missing, no given number is left.
         self.given = Some(Given { left, missing: given.missing + 4 - now.len() });
     }
 
@@ -158,7 +158,7 @@ impl<'a> Draw<'a> {
         self.block[self.taken - 1]
     }
 
-    /// Not inlined, so that [`Draw::word`] is.
+    /// Not inlined, so that [`Draw::word`] can be.
     #[inline(never)]
     fn refill(&mut self) {
         [self.block] = philox([self.key, 0], [self.counter]);
@@ -195,11 +195,11 @@ impl<'a> Draw<'a> {
         high
     }
 
-    /// Calls `with` with each n of a range and [`Draw::below`] of n + 1, in order.
+    /// Calls `with` for each n of a range with n and [`Draw::below`]`(n + 1)`, in order.
     #[inline]
     pub(crate) fn each_up_to(&mut self, range: Range<usize>, mut with: impl FnMut(usize, usize)) {
         let mut at = range.start;
-        // Two blocks at a time, unless a number would have to be drawn again.
+        // Two blocks at a time, unless a draw may have to be repeated.
         while self.taken == 4 && self.given.is_none() && range.end - at >= 8 {
             let [first, mut second] = [self.counter; 2];
             second[0] = second[0].wrapping_add(1);

@@ -21,27 +21,27 @@ use crate::memory::reserve_in;
 #[derive(Clone, Debug, Default)]
 pub struct Subset {
     chosen: Vec<u32>,
-    /// A bit for each index, and one for each word of these: all 0 between draws.
+    /// One bit per index, and one summary bit per word: all 0 between draws.
     bitmap: Vec<u64>,
     summary: Vec<u64>,
-    /// Which words of the bitmap are used.
+    /// The words of the bitmap that were used.
     used: Vec<u32>,
     table: Vec<u32>,
 }
 
-/// An entry of the table that holds no index.
+/// An empty entry of the table.
 const FREE: u32 = u32::MAX;
 
-/// Up to how many indices for each one that is chosen the bitmap is used: 16 words, which cost less to look through than a
-/// table and a sort.
+/// The bitmap is used up to this ratio of all indices to chosen ones: 16 words per index, which are cheaper to scan
+/// than a table with a sort.
 const DENSE: usize = 1024;
 
-/// Up to how many are a few.
+/// The largest number of indices handled as a short list.
 const FEW: usize = 16;
 
 const WHAT: &str = "a random subset";
 
-/// Makes a list one of `n` equal entries, in the memory it has if that is enough.
+/// Makes `list` hold `n` equal entries; reuses its memory if it is large enough.
 fn refill<T: Copy>(list: &mut Vec<T>, entry: T, n: usize) -> Result<()> {
     list.clear();
     reserve_in(list, n, WHAT)?;
@@ -49,13 +49,13 @@ fn refill<T: Copy>(list: &mut Vec<T>, entry: T, n: usize) -> Result<()> {
     Ok(())
 }
 
-/// Makes a list of zeros at least `n` long.
+/// Makes `list` at least `n` long, filled with zeros.
 fn refill_if_short(list: &mut Vec<u64>, n: usize) -> Result<()> {
     if list.len() < n { refill(list, 0, n) } else { Ok(()) }
 }
 
-/// Appends `first` and the place of each one, from the lowest on. Up to eight are written without a branch that the CPU would have
-/// to guess; there is room for eight more than there are.
+/// Appends `first` plus the position of each set bit, in ascending order. Up to eight are written without an
+/// unpredictable branch, so the list needs room for eight extra.
 #[inline]
 fn append_ones(mut word: u64, first: u32, to: &mut Vec<u32>) {
     let (n, before) = (word.count_ones() as usize, to.len());
@@ -128,7 +128,7 @@ impl Subset {
             bitmap[at / 64] |= 1 << (at % 64);
             summary[at / (64 * 64)] |= 1 << (at / 64 % 64);
         });
-        // What is read is cleared, so that the next draw looks at no word that it does not use.
+        // Words are cleared as they are read, so that the next draw visits only words that it sets.
         for (k, words) in summary.iter_mut().enumerate() {
             append_ones(std::mem::take(words), 64 * k as u32, used);
         }
@@ -156,7 +156,7 @@ impl Subset {
         Ok(())
     }
 
-    /// Whether the index was not yet in the table, which holds it afterwards.
+    /// Inserts an index; returns whether it was new.
     fn insert(&mut self, index: u32) -> bool {
         let mask = self.table.len() - 1;
         let mut place = (u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & mask;

@@ -53,8 +53,8 @@ of_any_scalar! {
         Graph::binary_op(self, op, x, y)
     }
 
-    /// A binary op of each pair of `n` nodes, or of one node of a side with each of the other: a run. Asks now and then
-    /// whether to end early; then what it has appended is to be removed.
+    /// A binary op on `n` pairs of nodes; one side may be a single node for all. Checks periodically for an early end;
+    /// the caller then removes what was appended.
     fn pairwise(&mut self, op: Op, xs: &[NodeId], ys: &[NodeId], n: usize) -> Result<Option<Range>> {
         let pick = |nodes: &[NodeId], k: usize| if nodes.len() == 1 { nodes[0] } else { nodes[k] };
         let mut first = None;
@@ -76,7 +76,7 @@ of_any_scalar! {
         Graph::constant_with_op(self, op, c.scalar(), x)
     }
 
-    /// `x op c` for the op of an operator, by the cheapest op that does it.
+    /// `x op c` for the op of a Python operator, by the cheapest equivalent op.
     fn operator_right(&mut self, op: Op, x: NodeId, c: &AnyNumber) -> Result<NodeId> {
         let c: S = c.scalar();
         match op {
@@ -89,7 +89,7 @@ of_any_scalar! {
         }
     }
 
-    /// `c op x` for the op of an operator.
+    /// `c op x` for the op of a Python operator.
     fn operator_left(&mut self, op: Op, c: &AnyNumber, x: NodeId) -> Result<NodeId> {
         match op {
             Op::SUM => self.add_constant(x, c.scalar()),
@@ -108,7 +108,7 @@ of_any_scalar! {
         Graph::append_unevaluated(self, op, x, y)
     }
 
-    /// Computes a value that was left out.
+    /// Computes a value that was omitted.
     fn evaluate_now(&mut self, node: Unevaluated) -> Result<NodeId> {
         Graph::evaluate_now(self, node)
     }
@@ -160,7 +160,7 @@ of_any_scalar! {
         typed(params, |params| Graph::softmax(self, op, x, params))
     }
 
-    /// A node for each number of a slice.
+    /// A node for each number of a slice of parameters.
     fn parameters(&mut self, params: &AnyParameters, slice: Slice) -> Result<Vec<NodeId>> {
         let params = S::Elem::params(params).ok_or(Error::MissingParameters)?;
         let mut nodes = Vec::new();
@@ -171,7 +171,7 @@ of_any_scalar! {
         Ok(nodes)
     }
 
-    /// The block ops, which float32 and float64 and lanes of them have.
+    /// The block ops, which exist for float32, float64 and lanes of them.
     fn blocks(&mut self) -> Result<&mut dyn ErasedBlocks> {
         S::blocks(self).ok_or_else(|| Error::BadArgument {
             what: "the scalar type of a graph with block ops",

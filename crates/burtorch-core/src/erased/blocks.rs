@@ -11,7 +11,7 @@ use crate::scalar::{Float, Scalar};
 
 /// The block ops of [`Graph`], by the same names.
 pub trait ErasedBlocks {
-    /// Any block op that takes plain operands; see [`Graph::append_block`].
+    /// A block op on plain operands; see [`Graph::append_block`].
     fn append_block(&mut self, op: Op, params: &[&AnyParameters], operands: &[View], own: &[f64]) -> Result<Range>;
 
     /// `f(W x + b)`.
@@ -24,7 +24,7 @@ pub trait ErasedBlocks {
         activation: Activation,
     ) -> Result<Range>;
 
-    /// Dense layers, one after another; `None` of none.
+    /// Consecutive dense layers; `None` for an empty list.
     fn dense(&mut self, params: &[&AnyParameters], x: &[View], layers: &[Linear]) -> Result<Option<Range>>;
 
     /// Rows of a table.
@@ -170,7 +170,7 @@ impl<S: BlockMath + Scalar<Elem: Erasable>> ErasedBlocks for Graph<'static, S> {
     }
 }
 
-/// The parameters that a tensor is part of.
+/// The parameters that own a tensor.
 fn owner<'a, 'm, E: Float>(params: &[&'a Parameters<'m, E>], tensor: Tensor) -> Result<&'a Parameters<'m, E>> {
     let found = params.iter().find(|p| p.id() == tensor.slice().store());
     found.copied().ok_or(Error::MissingParameters)

@@ -40,15 +40,15 @@ fn adjoint_of<S: Scalar>(seed: Seed) -> S {
 pub type ForEachLive<'a> = &'a dyn Fn(&mut dyn FnMut(Range));
 
 of_any_scalar! {
-    /// A graph of any scalar type. Methods are those of [`Graph`] of the same name where nothing else is said.
+    /// A graph of any scalar type. Methods do the same as those of [`Graph`] of the same name, unless stated otherwise.
     ErasedGraph: Any, Debug, Send, Sync, ErasedNodes, ErasedAppend;
 
-    /// The type of its scalars.
+    /// The type of the scalars.
     fn scalar_type(&self) -> ScalarType {
         ScalarType::of::<S>()
     }
 
-    /// Its identity in this process.
+    /// The graph's identity in this process.
     fn id(&self) -> u64 {
         Graph::id(self)
     }
@@ -68,12 +68,12 @@ of_any_scalar! {
         Graph::is_empty(self)
     }
 
-    /// Nodes there is room for.
+    /// The capacity in nodes.
     fn capacity(&self) -> usize {
         Graph::capacity(self)
     }
 
-    /// Whether the memory never moves and never grows.
+    /// Whether the memory never moves or grows.
     fn is_fixed(&self) -> bool {
         Graph::is_fixed(self)
     }
@@ -83,32 +83,32 @@ of_any_scalar! {
         Graph::memory(self)
     }
 
-    /// What the graph is to an oracle.
+    /// The memory that an oracle needs for the graph.
     fn oracle_memory(&self) -> OracleMemory {
         Graph::oracle_memory(self)
     }
 
-    /// Identities of the parameters that nodes read, by slot.
+    /// The identities of the parameters that nodes read, by slot.
     fn stores(&self) -> &[u64] {
         Graph::stores(self)
     }
 
-    /// Whether new nodes take part in sweeps.
+    /// Whether new nodes take part in backward passes.
     fn records_gradients(&self) -> bool {
         Graph::records_gradients(self)
     }
 
-    /// While `on`, what is built are constants. Returns the setting before.
+    /// With `on`, new nodes become constants. Returns the previous setting.
     fn set_no_grad(&mut self, on: bool) -> bool {
         Graph::set_no_grad(self, on)
     }
 
-    /// Closes the quick path from this many nodes on.
+    /// Disables the fast path from this many nodes on.
     fn pause_quick(&mut self, len: u32) {
         Graph::pause_quick(self, len);
     }
 
-    /// The present length, to rewind to.
+    /// The current length, to rewind to.
     fn mark(&self) -> Mark {
         Graph::mark(self)
     }
@@ -118,17 +118,17 @@ of_any_scalar! {
         Graph::start(self)
     }
 
-    /// Refuses a mark that was undone.
+    /// Checks that a mark is still valid.
     fn check_mark(&self, mark: Mark) -> Result<()> {
         Graph::check_mark(self, mark)
     }
 
-    /// Removes what was appended after the mark.
+    /// Removes the nodes appended after the mark.
     fn rewind(&mut self, mark: Mark) -> Result<()> {
         Graph::rewind(self, mark)
     }
 
-    /// The same for nodes without handles; it cannot fail.
+    /// Removes nodes that have no handles; it cannot fail.
     fn take_back(&mut self, mark: Mark) {
         Graph::take_back(self, mark)
     }
@@ -138,7 +138,7 @@ of_any_scalar! {
         Graph::clear(self)
     }
 
-    /// Removes what nothing alive reaches, above `base`. Returns how many nodes are left.
+    /// Removes nodes above `base` that no live handle reaches. Returns how many are left.
     fn compact_above(
         &mut self,
         base: Mark,
@@ -154,7 +154,7 @@ of_any_scalar! {
         Graph::zero_grad(self);
     }
 
-    /// A sweep. It asks `interrupted` now and then whether to end early; then no leaf has changed.
+    /// A backward pass. Calls `interrupted` periodically; if it ends early, no leaf has changed.
     fn sweep(
         &mut self,
         root: NodeId,
@@ -170,7 +170,8 @@ of_any_scalar! {
         })
     }
 
-    /// A sweep whose gradients of `params`, the only ones that the graph reads, are handed on and left nowhere.
+    /// A backward pass that passes on the gradients of `params`, the only ones that the graph reads, without storing
+    /// them.
     fn sweep_passing_on(
         &mut self,
         root: NodeId,
@@ -185,35 +186,35 @@ of_any_scalar! {
         })
     }
 
-    /// One step of a sweep: what a node contributes to its operands.
+    /// One step of a backward pass: the contributions of a node to its operands.
     fn backward_step(&mut self, node: NodeId, params: &mut [&mut AnyParameters]) -> Result<()> {
         with_gradients(params, GradientTarget::Added, &mut |gradients| Graph::backward_step(self, node, gradients))
     }
 
-    /// Evaluates again what `root` depends on.
+    /// Recomputes the values that `root` depends on.
     fn recompute(&mut self, root: NodeId, params: &[&AnyParameters]) -> Result<()> {
         typed(params, |params| Graph::recompute(self, root, params))
     }
 
-    /// Empties graphs of the same type to be branches of this one.
+    /// Empties graphs of the same type for use as branches of this one.
     fn renew(&mut self, branches: &mut [&mut dyn ErasedGraph]) {
         let mut own: Vec<&mut Self> = branches.iter_mut().filter_map(|branch| same(&mut **branch)).collect();
         Graph::renew(self, own.iter_mut().map(|branch| &mut **branch));
     }
 
-    /// Appends what branches have built.
+    /// Appends the nodes of branches.
     fn splice(&mut self, branches: &mut [&mut dyn ErasedGraph], n_threads: usize) -> Result<Joined> {
         let mut own: Vec<&mut Self> = branches.iter_mut().filter_map(|branch| same(&mut **branch)).collect();
         Graph::splice(self, &mut own, n_threads)
     }
 
-    /// Gives a branch temporaries, or takes them back.
+    /// Gives temporaries to a branch, or takes them back.
     fn lend_temporaries(&mut self, branch: &mut dyn ErasedGraph, lends: bool) {
         let Some(branch) = same(branch) else { return };
         if lends { Graph::lend_temporaries(self, branch) } else { self.take_temporaries(branch) }
     }
 
-    /// Nodes of this branch that stand for nodes of a frozen graph.
+    /// The nodes of this branch that represent nodes of a frozen graph.
     fn import(&mut self, imports: &mut Imports, frozen: &dyn ErasedGraph, range: Range) -> Result<Range> {
         let frozen: Option<&Self> = (frozen as &dyn Any).downcast_ref();
         imports.read(self, frozen.ok_or(Error::GraphMismatch { what: "a value" })?, range)
@@ -224,22 +225,22 @@ of_any_scalar! {
         Graph::give_back(self);
     }
 
-    /// Bytes of the raw form of so many nodes.
+    /// Size in bytes of the raw file of `n_nodes` nodes.
     fn raw_bytes(&self, n_nodes: usize, contents: Contents) -> usize {
         Graph::raw_bytes(self, n_nodes, contents)
     }
 
-    /// The raw form.
+    /// The contents of a raw file.
     fn to_raw(&self, nodes: Nodes<'_>, contents: Contents) -> Result<Vec<u8>> {
         Graph::to_raw(self, nodes, contents)
     }
 
-    /// Overwrites numbers from the raw form.
+    /// Overwrites numbers from a raw file.
     fn read_raw(&mut self, nodes: Nodes<'_>, contents: Contents, bytes: &[u8]) -> Result<()> {
         Graph::read_raw(self, nodes, contents, bytes)
     }
 
-    /// The same from a file that is mapped.
+    /// Overwrites numbers from a memory-mapped raw file.
     fn load_raw_mapped(&mut self, path: &Path, nodes: Nodes<'_>, contents: Contents) -> Result<()> {
         Graph::load_raw_mapped(self, path, nodes, contents)
     }
@@ -259,7 +260,7 @@ of_any_scalar! {
         Graph::load_bytes(self, bytes)
     }
 
-    /// What roots were computed from, as boxes, with times where they are asked for.
+    /// The computation of the roots as boxes, optionally with times.
     fn picture(&mut self, roots: &[NodeId], params: &[&AnyParameters], options: &Options, timed: bool) -> Result<Picture> {
         typed(params, |params| {
             let mut picture = Graph::picture(self, roots, params, options)?;

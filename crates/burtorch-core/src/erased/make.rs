@@ -12,7 +12,7 @@ use crate::io::{Kind, Loaded, Reader};
 use crate::scalar::{DType, bf16, f16};
 use crate::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
 
-/// Runs an expression with `S` the scalar type that is found at run time.
+/// Evaluates an expression with `S` set to the scalar type chosen at run time.
 macro_rules! with_scalar {
     ($of:expr, $S:ident => $body:expr) => {{
         let of: ScalarType = $of;
@@ -44,13 +44,13 @@ fn no_such_type(of: ScalarType) -> Error {
 /// Where the nodes of a new graph go.
 #[derive(Debug)]
 pub enum Room {
-    /// Memory that grows as needed.
+    /// Memory that grows on demand.
     Growing,
-    /// The same, with room for so many from the start.
+    /// Memory that grows, with this initial capacity.
     AtLeast(u32),
-    /// Memory for so many, which never moves.
+    /// Memory of fixed size, which never moves.
     Fixed(u32),
-    /// Memory of the caller, for so many nodes, or as many as fit.
+    /// The caller's memory, for this many nodes, or for as many as fit.
     In(&'static mut [MaybeUninit<u8>], Option<u32>),
 }
 

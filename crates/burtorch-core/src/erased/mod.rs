@@ -4,7 +4,7 @@
 //! crate that uses this one compiles none of them again. A call costs an indirect jump. Numbers are passed as
 //! [`AnyNumber`] or as slices of `f64`, which represent every number of a type except float128 exactly.
 
-/// A trait, and that graphs have it, from one list.
+/// Declares a trait, and implements it for graphs, from one list.
 macro_rules! of_any_scalar {
     (
         $(#[$doc:meta])* $name:ident: $($bound:path),*;

@@ -29,12 +29,12 @@ of_any_scalar! {
         Graph::op(self, node)
     }
 
-    /// The present epoch, if a handle of this epoch is still right.
+    /// The current epoch, if a handle of the given epoch is still valid.
     fn check(&self, node: NodeId, epoch: u64) -> Result<u64> {
         Graph::check(self, node, epoch)
     }
 
-    /// The nodes that a node was computed from; parameters are left out.
+    /// The nodes that a node was computed from, without parameters.
     fn operands(&self, node: NodeId) -> Vec<NodeId> {
         self.topology().operand_nodes(node)
     }
@@ -44,7 +44,7 @@ of_any_scalar! {
         Graph::proxied(self, node)
     }
 
-    /// The op that computed a node: of an output of a block that of the block, of a map the op it maps.
+    /// The op that computed a node: for an output of a block, the block's op; for a map, the mapped op.
     fn computed_by(&self, node: NodeId) -> Result<Op> {
         Graph::computed_by(self, node)
     }
@@ -54,7 +54,7 @@ of_any_scalar! {
         Graph::sinks(self)
     }
 
-    /// How many nodes a sweep from this root computes with at most.
+    /// An upper bound of the number of nodes that a backward pass from this root visits.
     fn n_computed(&self, root: NodeId) -> usize {
         Graph::n_computed(self, root)
     }
@@ -97,12 +97,12 @@ of_any_scalar! {
         self.value(node).map(RowMath::all_zero)
     }
 
-    /// Lane 0 of the values of runs of nodes, or of their gradients.
+    /// Lane 0 of the values or gradients of ranges of nodes.
     fn floats(&self, runs: &[Range], of_grad: bool) -> Result<Vec<f64>> {
         collected(self, runs, of_grad, Float::to_f64)
     }
 
-    /// The same in the graph's own type; `None` where no array has it.
+    /// The same in the graph's own type; `None` if no array has that type.
     fn numbers(&self, runs: &[Range], of_grad: bool) -> Result<Option<AnyNumbers>> {
         if !ScalarType::of::<S>().fits_float() {
             return Ok(None);
@@ -115,8 +115,8 @@ of_any_scalar! {
         Ok(Some(numbers))
     }
 
-    /// Where the values of a run lie, or its gradients, and whether they must not be written. `None` where nodes carry what no
-    /// array holds, where the memory may move, and for a mixture of leaves and others.
+    /// The memory of the values or gradients of a range, and whether it is read-only. `None` if no array type fits, if
+    /// the memory may move, or if leaves and other nodes are mixed.
     fn memory_of_run(&mut self, range: Range, of_grads: bool) -> Option<(NonNull<u8>, bool)> {
         if S::LANES > 1 || !self.is_fixed() || matches!(S::Elem::DTYPE, DType::BFloat16 | DType::Float128) {
             return None;
@@ -134,7 +134,7 @@ of_any_scalar! {
         if of_grad { self.set_grad(node, x) } else { self.set_value(node, x) }
     }
 
-    /// The first node that is not finite.
+    /// The first node with a non-finite value.
     fn find_nonfinite(&self) -> Option<Found> {
         let found = Graph::find_nonfinite(self)?;
         let nodes = found.inputs.iter().filter_map(|run: &OperandRun| run.nodes()).flat_map(Range::nodes);

@@ -62,7 +62,7 @@ pub enum AnyNumber {
     One(f64),
     /// One number per lane.
     Lanes(Vec<f64>),
-    /// With all the digits of a float128.
+    /// A float128 with all its digits.
     Wide(f128),
 }
 
@@ -98,6 +98,6 @@ pub enum AnyNumbers {
     F16(Vec<f16>),
     /// float32
     F32(Vec<f32>),
-    /// float64; also the numbers of bfloat16, which has no format.
+    /// float64; also for numbers of bfloat16, which has no array format.
     F64(Vec<f64>),
 }

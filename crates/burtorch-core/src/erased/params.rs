@@ -45,13 +45,13 @@ pub enum AnyNumbersMut<'a> {
 
 /// An element type that parameters and graphs are made of.
 pub trait Erasable: Float + Stored {
-    /// The parameters inside, if they are of this type.
+    /// The parameters, if they are of this type.
     fn params(any: &AnyParameters) -> Option<&Parameters<'static, Self>>;
-    /// The same, to be changed.
+    /// The parameters, mutably, if they are of this type.
     fn params_mut(any: &mut AnyParameters) -> Option<&mut Parameters<'static, Self>>;
     /// The numbers, if they are of this type.
     fn numbers(any: AnyNumbersMut<'_>) -> Option<&mut [Self]>;
-    /// Numbers of a type that oracles compute in.
+    /// Numbers of a type that oracles support.
     fn erased(numbers: &mut [Self]) -> Option<AnyNumbersMut<'_>>;
 }
 
@@ -95,18 +95,18 @@ erasable! {
 /// Where a sweep writes the gradients of parameters; the `usize` is an index into the given list of Parameters.
 #[derive(Debug, Default)]
 pub enum GradientTarget<'a> {
-    /// They are added to those of each.
+    /// Added to the existing gradients.
     #[default]
     Added,
-    /// As `Added`, but for one of the parameters they are added to this memory.
+    /// As `Added`, but the gradients of one `Parameters` are added to this memory instead.
     AddedIn(usize, AnyNumbersMut<'a>),
-    /// As `Added`, but those of one of the parameters, or what is in this memory instead, are overwritten.
+    /// As `Added`, but the gradients of one `Parameters`, or of this memory instead, are overwritten.
     Overwritten(usize, Option<AnyNumbersMut<'a>>),
-    /// Those of a set of one of the parameters are added to; all others are left alone.
+    /// Only the selected gradients of one `Parameters` are added to.
     Some(usize, &'a WantedSet),
 }
 
-/// Runs `f` with the parameters inside, all of one type. A single one, the usual case, costs no memory.
+/// Runs `f` with the inner parameters, all of one type. A single one, the usual case, allocates nothing.
 pub(super) fn typed<E: Erasable, R>(
     any: &[&AnyParameters],
     f: impl FnOnce(&[&Parameters<'static, E>]) -> Result<R>,
@@ -134,7 +134,7 @@ fn all_inside<'a, E: Erasable>(any: &[&'a AnyParameters]) -> Result<Vec<&'a Para
     any.iter().map(|any| inside(any)).collect()
 }
 
-/// Runs `f`, once, with the gradients of the parameters inside, all of one type.
+/// Runs `f`, once, with the inner parameters' gradients, all of one type.
 pub(super) fn with_gradients<E: Erasable>(
     any: &mut [&mut AnyParameters],
     target: GradientTarget<'_>,
@@ -179,7 +179,7 @@ pub(super) fn with_gradients<E: Erasable>(
             let others = before.iter_mut().chain(after).map(|any| Ok(inside::<E>(any)?.gradients()));
             let others = others.collect::<Result<Vec<_>>>()?;
             let target = inside::<E>(target)?;
-            // A graph finds gradients by their parameters' identity, in any order.
+            // A graph finds gradients by the identity of their parameters, in any order.
             let together = |gradients: Gradients<'_, E>| match others.is_empty() {
                 true => f(&mut [gradients]),
                 false => f(&mut std::iter::once(gradients).chain(others).collect::<Vec<_>>()),

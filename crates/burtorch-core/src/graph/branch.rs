@@ -141,23 +141,23 @@ impl<'m, S: Scalar> Graph<'m, S> {
     }
 }
 
-/// The lengths of the branches joined last. If the branches before them had the same lengths, the next ones get places of these
-/// sizes in the graph's own memory, and need not be copied to be joined if they fill them.
+/// The lengths of the branches joined last. If the branches before them had the same lengths, the next ones get
+/// reserved regions of these sizes, and are joined without copying if they fill them.
 #[derive(Debug, Default)]
 pub(super) struct Sizes {
     of_last: Vec<u32>,
-    /// Whether places of these sizes pay off.
+    /// Whether reserved regions of these sizes pay off.
     are_likely: bool,
 }
 
 impl Sizes {
-    /// Records the sizes of joined branches; `reserved` if they had places of the recorded sizes.
+    /// Records the sizes of joined branches; `reserved` if they had regions of the recorded sizes.
     pub(super) fn learn(&mut self, sizes: Vec<u32>, reserved: bool) {
         self.are_likely = self.of_last == sizes || self.of_last.is_empty() && !reserved;
         self.of_last = sizes;
     }
 
-    /// Branches were joined whose nodes did not all move by the same distance.
+    /// Discards the sizes after a join whose nodes did not all move by the same distance.
     pub(super) fn forget(&mut self) {
         self.of_last.clear();
     }
@@ -175,7 +175,7 @@ impl<S: Scalar> Graph<'_, S> {
     #[optimize(size)]
     pub fn new_branches(&mut self, n: usize) -> Result<Vec<Graph<'static, S>>> {
         let mut branches = list_for(n, "branches")?;
-        // Each branch gets the memory that its number had.
+        // Each branch gets the memory of the earlier branch with its number.
         branches.extend(self.spares.drain(..n.min(self.spares.len())));
         branches.resize_with(n, Graph::new);
         self.renew(branches.iter_mut());
@@ -190,7 +190,7 @@ impl<S: Scalar> Graph<'_, S> {
     where
         S: 'b,
     {
-        // Without places branches are only slower.
+        // A failure only means that there are no reserved regions, and joining is slower.
         let places = self.sizes.expected(branches.len());
         let places = places.and_then(|sizes| self.columns.reserve_regions(sizes).unwrap_or_default());
         let mut places = places.into_iter().flatten();
@@ -246,7 +246,7 @@ impl<S: Scalar> Graph<'_, S> {
 }
 
 impl<S: Scalar> Graph<'static, S> {
-    /// An empty graph, with its own identity, in the memory of this one.
+    /// An empty graph with its own identity, in the memory of this one.
     fn emptied(self) -> Self {
         let Graph { mut columns, mut extra, mut leaves, scratch, .. } = self;
         if columns.is_shared() {

@@ -12,7 +12,7 @@ use crate::ops::{BinaryOp, MulByConstant, Op, PowConstant, UnaryOp, forward_bina
 use crate::params::{Parameters, Slice};
 use crate::scalar::Scalar;
 
-/// Lanes of the widest scalar.
+/// Lanes of the widest scalar type.
 const MAX_LANES: usize = 64;
 
 impl<S: Scalar> Graph<'_, S> {
@@ -40,14 +40,14 @@ impl<S: Scalar> Graph<'_, S> {
         let n = self.room_for(values.len() / S::LANES)?;
         let start = self.columns.push_many_reserved(Op::Constant, n, true, true);
         if n > 0 {
-            // Lanes are rows of one number block, so this is a table of which each lane takes its own row.
+            // Lanes are rows of one number, so this is a table from which each lane takes its own row.
             let rows: [u32; MAX_LANES] = std::array::from_fn(|lane| lane as u32);
             slices::gather(values, &rows[..S::LANES], &mut self.columns.values_mut()[start as usize..]);
         }
         Ok(Range { start, len: n })
     }
 
-    /// Reserves `n` nodes, and returns `n` as a 32-bit number.
+    /// Reserves `n` nodes and returns `n` as a 32-bit number.
     pub(crate) fn room_for(&mut self, n: usize) -> Result<u32> {
         let n32 = u32::try_from(n).map_err(|_| Error::IndexExhausted { limit: u32::MAX })?;
         self.columns.reserve(n32)?;
@@ -88,7 +88,7 @@ impl<S: Scalar> Graph<'_, S> {
     #[inline(always)]
     pub fn unary<O: UnaryOp>(&mut self, x: NodeId) -> Result<NodeId> {
         self.check_exists(x)?;
-        // SAFETY: it exists.
+        // SAFETY: checked above.
         unsafe { self.unary_unchecked::<O>(x) }
     }
 
@@ -97,7 +97,7 @@ impl<S: Scalar> Graph<'_, S> {
     pub fn binary<O: BinaryOp>(&mut self, x: NodeId, y: NodeId) -> Result<NodeId> {
         self.check_exists(x)?;
         self.check_exists(y)?;
-        // SAFETY: both exist.
+        // SAFETY: both were checked above.
         unsafe { self.binary_unchecked::<O>(x, y) }
     }
 
@@ -168,7 +168,7 @@ impl<S: Scalar> Graph<'_, S> {
     pub fn clamp(&mut self, x: NodeId, low: S, high: S) -> Result<NodeId> {
         use crate::scalar::Float;
         let bounds = |k| (low.lane(k).to_f64(), high.lane(k).to_f64());
-        // What has no order, a NaN among them, is no pair of bounds.
+        // Bounds must be ordered, which excludes NaN.
         let is_pair = |(low, high): (f64, f64)| low <= high;
         if let Some((low, high)) = (0..S::LANES).map(bounds).find(|&pair| !is_pair(pair)) {
             return Err(Error::BadArgument {
@@ -213,7 +213,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.columns.push_with_constant(c, true, op, x.0, value).map(NodeId)
     }
 
-    /// Makes the temporaries at least `n` scalars long.
+    /// Extends the temporaries to at least `n` scalars.
     pub(crate) fn reserve_scratch(&mut self, n: usize) -> Result<()> {
         let have = self.scratch.len();
         if have < n {
@@ -226,7 +226,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 }
 
-/// The op for a constant exponent.
+/// The op for a power with a constant exponent.
 pub(crate) enum Exponent {
     Two,
     Three,

@@ -54,7 +54,7 @@ impl From<u32> for Capacity {
     }
 }
 
-/// The layout of all columns one after another, and the offset of each.
+/// The layout of all columns in sequence, and the offset of each.
 fn plan<S: Scalar>(c: Capacity) -> Result<(Layout, [usize; 9])> {
     let too_large = |_| Error::OutOfMemory { bytes: usize::MAX, what: "a graph in buffers" };
     let columns = [
@@ -107,7 +107,7 @@ impl<S: Scalar> Graph<'static, S> {
     /// `start` is valid for reads and writes of `bytes` bytes, with no other access, until the graph is dropped.
     #[optimize(size)]
     pub unsafe fn in_memory(start: NonNull<u8>, bytes: usize, capacity: impl Into<Capacity>) -> Result<Self> {
-        // SAFETY: by the contract of this function the bytes are ours alone while the graph lives.
+        // SAFETY: by the contract of this function no other code accesses the bytes while the graph lives.
         unsafe { over(start, bytes, capacity.into()) }
     }
 }
@@ -146,7 +146,7 @@ unsafe fn over<'m, S: Scalar>(start: NonNull<u8>, bytes: usize, c: Capacity) -> 
         return Err(Error::BufferTooSmall { what: "a graph in buffers (in bytes)", need, have: bytes });
     }
     // SAFETY: `plan` keeps every column inside `layout`, aligned relative to its start, which is aligned; the columns
-    // do not overlap, and the memory is ours by the contract of this function.
+    // do not overlap, and by the contract of this function nothing else accesses the memory.
     unsafe {
         let base = start.add(skip);
         Ok(Graph::assemble(

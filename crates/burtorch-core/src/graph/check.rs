@@ -9,12 +9,12 @@ use crate::kernels::slices::slice_kernels;
 use crate::ops::Op;
 use crate::scalar::Scalar;
 
-/// The error in a node: completes "node k ...".
+/// The error in a node; completes "node k ...".
 pub(crate) type Fault = String;
 /// The result of a check.
 pub(crate) type Checked<T = ()> = std::result::Result<T, Fault>;
 
-/// Checks node after node.
+/// Checks nodes in order.
 #[derive(Debug)]
 pub(crate) struct Check<'a> {
     /// Stored ops by their number.
@@ -26,7 +26,7 @@ pub(crate) struct Check<'a> {
     n_stores: usize,
     /// Whether scalars of the graph's type have kernels.
     has_kernels: bool,
-    /// The first of the operand lists' numbers that no node has used yet.
+    /// The first number of the operand lists that no node has used yet.
     next: usize,
     /// Parts since the last node of another kind.
     pub(super) n_parts: u32,
@@ -85,12 +85,13 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Records the size of temporaries.
+    /// Records the needed size of temporaries.
     pub(super) fn temporaries(&mut self, n: usize) {
         self.temporaries = self.temporaries.max(n);
     }
 
-    /// Checks operands that lie below `limit`, at least one, and their list, which is the next. Returns how many.
+    /// Checks operands that lie below `limit`, at least one, and their list, which must be the next. Returns their
+    /// number.
     pub(super) fn operands(&mut self, operands: Encoded, limit: u32) -> Checked<u64> {
         let mut n = 0u64;
         if !operands.is_known() {
@@ -123,7 +124,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Checks that `len` numbers from `at` exist.
+    /// Checks that `len` numbers exist from `at` on.
     pub(super) fn numbers(&self, at: u32, len: usize) -> Checked {
         if at as usize + len <= self.extra.len() {
             return Ok(());
@@ -131,7 +132,8 @@ impl<'a> Check<'a> {
         Err(format!("has a list of {len} from {at}, the lists end at {}", self.extra.len()))
     }
 
-    /// Marks `len` numbers from `at` as used; they must be the next: lists lie in the order of their nodes, without gaps.
+    /// Marks `len` numbers from `at` as used; they must be the next: lists lie in the order of their nodes, without
+    /// gaps.
     pub(super) fn record(&mut self, at: u32, len: usize) -> Checked<std::ops::Range<usize>> {
         self.numbers(at, len)?;
         if at as usize != self.next {
@@ -152,7 +154,7 @@ impl<'a> Check<'a> {
         Ok(*op)
     }
 
-    /// Checks that everything has been used.
+    /// Checks that everything was used.
     pub(crate) fn finish(self) -> Checked<Needs> {
         if self.n_parts > 0 {
             return Err("is a part of a block that has no end".into());

@@ -27,11 +27,11 @@ pub(crate) struct Columns<S: Scalar> {
     operands: Column<[u32; 2]>,
     values: Column<S>,
     adjoints: Column<S>,
-    /// The number of nodes: entries below are initialised in every column.
+    /// The number of nodes; entries below it are initialised in every column.
     len: u32,
-    /// Entries of `values`, `operands` and `adjoints` below are initialised, too, though there may be fewer nodes now.
+    /// Entries of `values`, `operands` and `adjoints` below this are initialised too, even if there are fewer nodes
+    /// now.
     once_filled: u32,
-    /// The capacity of every column.
     cap: u32,
     /// Below this length a node is appended without checks: `cap`, or 0 while recording is off.
     quick_below: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Columns<S: Scalar> {
     origin: Origin,
     /// The largest number of nodes: ids are 32 bits wide (tests use less).
     limit: u32,
-    /// What others own a part of, if the memory is such.
+    /// The memory shared with branches, if any.
     place: Option<ReservedRegion<S>>,
 }
 
@@ -95,7 +95,7 @@ impl<S: Scalar> Columns<S> {
             return self.leave(cap);
         }
         let n = cap as usize;
-        // Only nodes move along.
+        // Only nodes are moved.
         self.once_filled = self.once_filled.min(self.len);
         self.ops.grow(n, "opcodes")?;
         self.operands.grow(n, "operands")?;
@@ -119,7 +119,7 @@ impl<S: Scalar> Columns<S> {
         std::mem::replace(&mut self.recording, on)
     }
 
-    /// Sets the length from which on [`Columns::is_unasked`] is false whatever the capacity.
+    /// Sets the length from which [`Columns::is_unasked`] is false regardless of the capacity.
     pub(crate) fn set_pause(&mut self, len: u32) {
         self.pause = len;
         self.set_recording(self.recording);
@@ -184,7 +184,7 @@ impl<S: Scalar> Columns<S> {
     #[inline(always)]
     pub(crate) fn push(&mut self, op: Op, a: u32, b: u32, value: S) -> Result<u32> {
         if self.is_quick() {
-            // SAFETY: there is room for it.
+            // SAFETY: it fits.
             return Ok(unsafe { self.push_reserved(op, a, b, value) });
         }
         self.push_slow(op, a, b, value)
@@ -195,7 +195,7 @@ impl<S: Scalar> Columns<S> {
     fn push_slow(&mut self, op: Op, a: u32, b: u32, value: S) -> Result<u32> {
         self.reserve(1)?;
         let (op, a, b) = if self.recording { (op, a, b) } else { (Op::Constant, 0, 0) };
-        // SAFETY: there is room for it now.
+        // SAFETY: it fits now.
         Ok(unsafe { self.push_reserved(op, a, b, value) })
     }
 
@@ -204,7 +204,7 @@ impl<S: Scalar> Columns<S> {
     #[inline(always)]
     pub(crate) fn push_with_constant(&mut self, constant: S, on_left: bool, op: Op, x: u32, value: S) -> Result<u32> {
         if self.is_quick_for_two() {
-            // SAFETY: there is room for both.
+            // SAFETY: both fit.
             return Ok(unsafe { self.push_both_reserved(constant, on_left, op, x, value) });
         }
         self.push_with_constant_slow(constant, on_left, op, x, value)
@@ -217,7 +217,7 @@ impl<S: Scalar> Columns<S> {
             return self.push_slow(Op::Constant, 0, 0, value);
         }
         self.reserve(2)?;
-        // SAFETY: there is room for both now.
+        // SAFETY: both fit now.
         Ok(unsafe { self.push_both_reserved(constant, on_left, op, x, value) })
     }
 
@@ -230,7 +230,7 @@ impl<S: Scalar> Columns<S> {
         debug_assert!(self.cap - self.len >= 2);
         // SAFETY: by the contract of this function both places are below the capacity of every column.
         unsafe {
-            // Pairs of stores of known numbers are one store each.
+            // Adjacent stores of constants are merged into one.
             let (c, at) = (self.len, self.len as usize);
             self.ops.ptr().add(at).cast::<[Op; 2]>().write([Op::Constant, op]);
             self.operands.ptr().add(at).write([0, 0]);
@@ -263,12 +263,12 @@ impl<S: Scalar> Columns<S> {
         index
     }
 
-    /// The next `n` places of each column, which hold nothing yet; room must be reserved.
+    /// The next `n` uninitialised entries of each column, which must be reserved.
     pub(super) fn spare(&mut self, n: u32) -> Spare<'_, S> {
         debug_assert!(self.cap - self.len >= n);
         let (at, len) = (self.len as usize, n.min(self.cap - self.len) as usize);
-        // SAFETY: entries from `at` to `at + len` are below the capacity of every column, and any bits are an uninitialised
-        // one; `&mut self` makes the access exclusive.
+        // SAFETY: entries from `at` to `at + len` are below the capacity of every column, and `MaybeUninit` needs no
+        // initialisation; `&mut self` makes the access exclusive.
         unsafe {
             Spare {
                 first: self.len,
@@ -281,21 +281,21 @@ impl<S: Scalar> Columns<S> {
         }
     }
 
-    /// Makes the next `n` places nodes.
+    /// Turns the next `n` entries into nodes.
     ///
     /// # Safety
-    /// They were reserved, and in every column they have been filled.
+    /// They are reserved and initialised in every column.
     pub(super) unsafe fn adopt(&mut self, n: u32) {
         debug_assert!(self.cap - self.len >= n);
         self.len += n;
         self.once_filled = self.once_filled.max(self.len);
     }
 
-    /// Appends `n` nodes of one opcode with operands and values that the caller fills in; room must be reserved. Values are 0
-    /// until then if `zeroed`, else any numbers; operands are 0, or anything for parts of blocks, of which nobody asks them.
-    /// Adjoints are "not reached" if `marked`, else any numbers, which the caller answers for.
+    /// Appends `n` reserved nodes of one opcode; the caller fills in operands and values. Until then values are 0 if
+    /// `zeroed`, otherwise arbitrary; operands are 0, or arbitrary for parts of blocks, whose operands are never read.
+    /// Adjoints are "not reached" if `marked`, otherwise arbitrary and the caller's responsibility.
     ///
-    /// Column by column, so that each is filled by the widest stores available: a third of the time of node by node.
+    /// Fills column by column with the widest stores available: a third of the time of node by node.
     pub(crate) fn push_many_reserved(&mut self, op: Op, n: u32, zeroed: bool, marked: bool) -> u32 {
         debug_assert!(self.cap - self.len >= n);
         let first = self.len;
@@ -305,8 +305,9 @@ impl<S: Scalar> Columns<S> {
         let kept = if zeroed { 0 } else { filled };
         let kept_operands = if op == Op::Part { filled } else { 0 };
         let kept_adjoints = if marked { 0 } else { filled };
-        // SAFETY: entries from `at` to `at + n` are below the capacity of every column, and any bits are an uninitialised
-        // one; zero bytes are operands. What is kept was filled before, in the same memory.
+        // SAFETY: entries from `at` to `at + n` are below the capacity of every column, and `MaybeUninit` needs no
+        // initialisation; zero bytes are valid operands. Entries that are kept were initialised before, in the same
+        // memory.
         unsafe {
             std::slice::from_raw_parts_mut(self.ops.ptr().add(at).cast(), n).fill(MaybeUninit::new(op));
             self.operands.ptr().add(at + kept_operands).write_bytes(0, n - kept_operands);
@@ -326,7 +327,7 @@ impl<S: Scalar> Columns<S> {
         self.len = self.len.min(len);
     }
 
-    /// Gives node `at` an opcode and operands.
+    /// Sets the opcode and operands of node `at`.
     #[inline(always)]
     pub(crate) fn set_node(&mut self, at: u32, op: Op, a: u32, b: u32) {
         assert!(at < self.len);
@@ -352,11 +353,11 @@ impl<S: Scalar> Columns<S> {
     }
 }
 
-/// Empty places in every column.
+/// Uninitialised entries of every column.
 pub(super) struct Spare<'a, S> {
-    /// The number of the first one.
+    /// The node number of the first.
     pub(super) first: u32,
-    /// For these the operands and values were initialised before.
+    /// The operands and values of this many entries were initialised before.
     pub(super) n_filled: u32,
     pub(super) ops: &'a mut [MaybeUninit<Op>],
     pub(super) operands: &'a mut [MaybeUninit<[u32; 2]>],

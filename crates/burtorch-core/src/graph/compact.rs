@@ -84,7 +84,7 @@ impl<S: Scalar> Graph<'_, S> {
         let n_kept = kept.count();
         for mark in marks.iter_mut() {
             if self.check_mark(*mark).is_ok() {
-                // Those that stay have the next epoch at once, and are passed over from here on.
+                // Marks that remain get the next epoch at once, and are skipped from then on.
                 mark.epoch = self.epoch + u64::from(mark.len < base.len);
             }
         }
@@ -93,7 +93,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.drop_stale_labels();
         self.slide(&kept, base, &slots, marks);
         self.epoch += 1;
-        // To handles that are not renamed this is a rewind to `base`; there is room, so it cannot fail.
+        // For handles that are not renamed this is a rewind to `base`; there is room, so it cannot fail.
         self.rewinds.push(self.epoch, base.len)?;
         let renumbering = Renumbering { kept: &kept, epoch: self.epoch };
         #[cfg(feature = "labels")]
@@ -104,7 +104,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Removes parameters that no kept node reads, except those known at `base`. Writes the new number of each slot to
-    /// `new`; the order stays. `is_read` is false for every slot.
+    /// `new`; the order stays. `is_read` is false for every slot at first.
     fn compact_slots(
         &mut self,
         kept: &NodeSet,
@@ -120,7 +120,7 @@ impl<S: Scalar> Graph<'_, S> {
         }
         is_read[..n_below].fill(true);
         kept.for_each(|node| {
-            // A block's operands are told by its last output.
+            // The last output of a block reports the operands of the block.
             if self.columns.op(node) != Op::Part {
                 self.for_each_operand(NodeId(node), |run| {
                     if let Some((slot, ..)) = run.parameters() {
@@ -176,7 +176,7 @@ impl<S: Scalar> Graph<'_, S> {
     /// Gives marks with lengths up to `node` their new lengths; returns the next smallest length among the others.
     fn place_marks(&self, marks: &mut [Mark], node: u32, to: u32, n_extra: u32, n_leaves: u32) -> Option<u32> {
         let (id, epoch) = (self.id, self.epoch);
-        // A valid mark has the present epoch until it is placed, and the next one from then on.
+        // A mark is valid in the current epoch until it is moved, and in the next one afterwards.
         let waits = |m: &Mark| m.graph == id && m.epoch == epoch;
         for mark in marks.iter_mut().filter(|m| waits(m) && m.len <= node) {
             *mark = Mark { len: to, extra: n_extra, leaves: n_leaves, epoch: epoch + 1, ..*mark };
@@ -185,7 +185,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 }
 
-/// The new numbers of kept nodes.
+/// The new numbers of the kept nodes.
 struct Slid<'a> {
     kept: &'a NodeSet,
     slots: &'a Slots,
@@ -212,7 +212,7 @@ impl Numbers for Slid<'_> {
 /// Operand lists that move down in their array.
 struct InPlace<'a> {
     extra: &'a mut [u32],
-    /// How many numbers have been kept so far; never more than have been read.
+    /// The kept length; never more than the length already read.
     n: usize,
 }
 

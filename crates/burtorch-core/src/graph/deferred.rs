@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::kernels::PANEL;
 use crate::scalar::Scalar;
 
-/// Samples whose weight gradients are computed at once: activations of more would not stay in the second-level cache.
+/// Samples whose weight gradients are computed at once; activations of more would not fit the second-level cache.
 const BLOCK: usize = 64;
 
 /// Layers that can be deferred.
@@ -19,7 +19,7 @@ const CAPACITY: usize = 64;
 /// The largest number of groups in one pass over the weights: 64 samples in the narrowest lanes.
 pub(crate) const MAX_GROUPS: usize = BLOCK / 2;
 
-/// Weights and biases of a dense layer, by slot and place.
+/// Weights and biases of a dense layer, by slot and start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DenseLayer {
     pub(crate) n_in: u32,
@@ -35,13 +35,13 @@ impl DenseLayer {
     /// A placeholder.
     const NONE: Self = DenseLayer { n_in: 0, n_out: 0, w_slot: 0, w_start: 0, bias_source: 0, bias_start: 0 };
 
-    /// The weights among the values of their slot.
+    /// The range of the weights among the values of their slot.
     pub(crate) fn weights(&self) -> Range<usize> {
         let start = self.w_start as usize;
         start..start + self.n_out as usize * self.n_in as usize
     }
 
-    /// Slot and place of the bias.
+    /// The slot and the range of the bias.
     pub(crate) fn bias(&self) -> Option<(usize, Range<usize>)> {
         let start = self.bias_start as usize;
         (self.bias_source > 0).then(|| (self.bias_source as usize - 1, start..start + self.n_out as usize))
@@ -56,7 +56,7 @@ pub(crate) type Application = (u32, u32);
 pub(crate) struct Deferred<S> {
     waiting: [(DenseLayer, Application); CAPACITY],
     n: usize,
-    /// How many were added since the last complete pass; some of these may have been processed already.
+    /// How many were added since the last complete pass; some may have been processed already.
     n_came: usize,
     /// The kernel's workspace.
     pub(crate) panel: Vec<S>,
@@ -102,8 +102,8 @@ impl<S: Scalar> Deferred<S> {
         self.n_came = 0;
     }
 
-    /// The weights of the next layer, with the places of all its deferred applications, in the order of nodes, up to the number
-    /// of one pass. They are no longer deferred.
+    /// The weights of the next layer, with all its deferred applications in node order, up to the capacity of one pass.
+    /// They are removed from the list.
     pub(crate) fn take(
         &mut self,
         places: &mut [Application; MAX_GROUPS],
@@ -111,7 +111,7 @@ impl<S: Scalar> Deferred<S> {
     ) -> Option<(DenseLayer, usize)> {
         let first = self.waiting[..self.n].iter().rev().find(|(layer, _)| is_asked_for(layer))?.0;
         let (mut kept, mut found) = (self.n, 0);
-        // Later layers were met first, so the end of the list has the lowest nodes. What stays slides to the end.
+        // Later layers come first, so the end of the list has the lowest nodes. The remaining entries slide to the end.
         for k in (0..self.n).rev() {
             let (layer, at) = self.waiting[k];
             if found < Self::groups() && layer == first {

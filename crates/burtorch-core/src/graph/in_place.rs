@@ -18,12 +18,13 @@ use crate::sync::{self, Mutex, MutexGuard};
 pub(super) const WHAT: &str = "numbers of joined nodes";
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // After a panic the whole call fails.
+    // A panic makes the whole call fail.
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Makes the graphs' nodes, which are at their final places, nodes of this graph. Afterwards the graphs are empty.
+    /// Turns the graphs' nodes, which are at their final place, into nodes of this graph. Afterwards the graphs are
+    /// empty.
     pub(super) fn take_in(
         &mut self,
         graphs: &mut [&mut Graph<'static, S>],
@@ -47,7 +48,7 @@ impl<S: Scalar> Graph<'_, S> {
         unsafe { self.extra.adopt(n_numbers) };
         let are_in = self.columns.take_in(graphs.iter_mut().map(|graph| &mut graph.columns));
         graphs.iter_mut().for_each(|graph| graph.give_back());
-        // The places were found to be in order before.
+        // The caller has checked the order of the regions.
         if are_in { Ok(()) } else { Err(Error::OutOfMemory { bytes: 0, what: WHAT }) }
     }
 }
@@ -63,14 +64,14 @@ pub(super) struct Move {
 }
 
 impl Move {
-    /// Gives the nodes their operands, and adjoints that no sweep has reached.
+    /// Sets the nodes' operands, and marks all adjoints "not reached".
     fn renumber<S: Scalar>(&self, graph: &mut Graph<'static, S>, lists: &mut [u32]) {
         let dirty = graph.dirty.0 as usize..graph.dirty.1 as usize;
         graph.columns.split_for_sweep().1[dirty].fill(S::UNREACHED);
         let old = graph.extra.as_slice();
         let mut lists = InPlace { old, new: lists, base: self.lists };
         let (ops, operands) = graph.columns.nodes_mut();
-        // Backwards, as the last node of a block knows the first.
+        // Backwards, because the last node of a block knows the first.
         let mut at = ops.len();
         while at > 0 {
             if let Some(chunk) = at.checked_sub(CHUNK)
@@ -99,7 +100,7 @@ impl Move {
 /// Nodes in one wide comparison.
 const CHUNK: usize = 32;
 
-/// Whether a node is the same at any place.
+/// Whether a node needs no renumbering.
 fn stays(op: Op) -> bool {
     op == Op::Part || op == Op::Constant
 }
@@ -122,15 +123,15 @@ impl Numbers for Move {
     }
 }
 
-/// Operand lists that keep their places among those of a graph.
+/// Operand lists that keep their position among the lists of a graph.
 struct InPlace<'a> {
     old: &'a [u32],
     new: &'a mut [u32],
-    /// Their start in the other graph.
+    /// The offset in the other graph.
     base: usize,
 }
 
-/// Appending in place needs no memory, so it has no error.
+/// Appending in place allocates nothing, so it cannot fail.
 enum Never {}
 
 impl Lists for InPlace<'_> {
@@ -153,7 +154,7 @@ impl Lists for InPlace<'_> {
         self.new
     }
 
-    /// Only for runs that are split, which does not happen here.
+    /// Only for ranges that are split, which does not happen here.
     fn append(&mut self, _: [u32; 3]) -> std::result::Result<usize, Never> {
         unreachable!("all nodes move alike")
     }

@@ -33,7 +33,7 @@ impl<S: Scalar> Graph<'_, S> {
     #[optimize(size)]
     pub fn set_label(&mut self, node: NodeId, label: &str) -> Result<()> {
         self.check_exists(node)?;
-        // What a rewind left behind at the end.
+        // Remove labels of nodes that a rewind removed.
         let n = self.columns.len();
         while self.labels.last().is_some_and(|last| last.node >= n) {
             self.labels.pop();
@@ -94,7 +94,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.labels = labels;
     }
 
-    /// After a compaction above `base`: labels there follow the kept nodes.
+    /// After a compaction above `base`: labels move with the kept nodes.
     pub(super) fn renumber_labels(labels: &mut Labels, base: u32, new: &Renumbering<'_>) {
         labels.retain_mut(|label| match new.kept(label.node) {
             _ if label.node < base => true,
@@ -106,8 +106,8 @@ impl<S: Scalar> Graph<'_, S> {
         });
     }
 
-    /// Copies the labels of a graph that is joined to this one, whose nodes may be appended later. A node that has a label
-    /// keeps it.
+    /// Copies the labels of a graph that is joined to this one, whose nodes may be appended later. Existing labels
+    /// stay.
     #[optimize(size)]
     pub(super) fn join_labels(&mut self, other: &Graph<'static, S>, moved: &Spliced) -> Result<()> {
         for (node, label) in other.labels() {

@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 
-/// One bit per node, and on demand how many set bits lie below each. Nodes below a base are all in the set, without bits.
+/// One bit per node, and on demand the number of set bits below each. Nodes below a base are all in the set, without
+/// bits.
 #[derive(Debug, Default)]
 pub(crate) struct NodeSet {
     /// The node of the first bit.
@@ -53,7 +54,7 @@ impl NodeSet {
         }
     }
 
-    /// Counts the set bits for [`NodeSet::rank`]. Returns the size of the set.
+    /// Counts the bits for [`NodeSet::rank`]. Returns the size of the set.
     pub(crate) fn count(&mut self) -> u32 {
         let mut total = self.base;
         self.below.clear();
@@ -64,14 +65,14 @@ impl NodeSet {
         total
     }
 
-    /// How many nodes of the set lie below `node`: its number once all others are removed.
+    /// The number of nodes of the set below `node`, i.e. its number once all others are removed.
     #[inline(always)]
     pub(crate) fn rank(&self, node: u32) -> u32 {
         let Some(at) = node.checked_sub(self.base) else { return node };
         let word = at as usize / 64;
         match self.words.get(word) {
             Some(bits) => self.below[word] + (bits & ((1 << (at % 64)) - 1)).count_ones(),
-            // Right behind the last word.
+            // Directly after the last word.
             None => self.words.last().map_or(self.base, |bits| bits.count_ones() + self.below[self.words.len() - 1]),
         }
     }

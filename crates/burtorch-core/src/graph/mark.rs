@@ -34,7 +34,7 @@ impl Mark {
     }
 }
 
-/// One rewind: from `epoch` on, nodes at `len` and above of earlier epochs are gone.
+/// A rewind: from `epoch` on, nodes of earlier epochs at `len` and above are gone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rewind {
     epoch: u64,
@@ -69,7 +69,7 @@ impl RewindLog {
 
     #[inline(always)]
     pub(super) fn push(&mut self, epoch: u64, len: u32) -> Result<()> {
-        // The usual case, a loop that rewinds to the same place: the last entry covers what this one would.
+        // The usual case, a loop that rewinds to the same length: the last entry covers the new one.
         if let Some(last) = self.entries.as_mut_slice().last_mut()
             && last.len == len
         {
@@ -87,7 +87,7 @@ impl RewindLog {
         Ok(())
     }
 
-    /// The smallest length of any rewind: a place at or below it exists whatever its epoch.
+    /// The smallest length of any rewind: nodes below it exist whatever their epoch.
     #[inline(always)]
     fn lowest(&self) -> u32 {
         self.entries.as_slice().first().map_or(u32::MAX, |e| e.len)
@@ -162,7 +162,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.leaves.truncate(mark.leaves);
         self.stores.truncate(mark.stores as usize);
         if mark.len < self.dirty.1 {
-            // What is left of the dirty span: often nothing.
+            // The dirty span that remains, often empty.
             self.dirty = if mark.len <= self.dirty.0 { (0, 0) } else { (self.dirty.0, mark.len) };
         }
     }

@@ -93,7 +93,7 @@ impl<T: Copy> Column<T> {
 impl<T: Copy> Drop for Column<T> {
     fn drop(&mut self) {
         if self.owned && self.cap > 0 {
-            // SAFETY: the block came from the global allocator with this layout.
+            // SAFETY: the block was allocated by the global allocator with this layout.
             unsafe { std::alloc::dealloc(self.ptr().cast(), self.layout()) }
         }
     }
@@ -174,7 +174,7 @@ impl<T: Copy> Stack<T> {
     pub(crate) fn extend_reserved(&mut self, entries: &[T]) {
         debug_assert!(entries.len() <= self.column.capacity() - self.len);
         let n = entries.len().min(self.column.capacity() - self.len);
-        // SAFETY: there is room for `n` more entries, which nobody else can refer to.
+        // SAFETY: there is room for `n` more entries, and no reference to them exists.
         unsafe { self.column.ptr().add(self.len).copy_from_nonoverlapping(entries.as_ptr(), n) }
         self.len += n;
     }
@@ -183,7 +183,7 @@ impl<T: Copy> Stack<T> {
     pub(crate) fn append_copies(&mut self, entry: T, n: usize) -> Result<&mut [T]> {
         let first = self.len;
         fill(self.spare(n)?, entry);
-        // SAFETY: filled just now.
+        // SAFETY: initialised by the line above.
         unsafe { self.adopt(n) };
         Ok(&mut self.as_mut_slice()[first..])
     }
@@ -191,15 +191,15 @@ impl<T: Copy> Stack<T> {
     /// The next `n` places, uninitialised.
     pub(crate) fn spare(&mut self, n: usize) -> Result<&mut [MaybeUninit<T>]> {
         self.reserve(n)?;
-        // SAFETY: there is room for `n` more entries, and any bits are an uninitialised one; `&mut self` makes the access
-        // exclusive.
+        // SAFETY: there is room for `n` more entries, and `MaybeUninit` needs no initialisation; `&mut self` makes the
+        // access exclusive.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.column.ptr().add(self.len).cast(), n) })
     }
 
-    /// Makes the next `n` places entries.
+    /// Turns the next `n` uninitialised places into entries.
     ///
     /// # Safety
-    /// They were reserved, and have been filled.
+    /// They are reserved and initialised.
     pub(crate) unsafe fn adopt(&mut self, n: usize) {
         debug_assert!(self.column.capacity() - self.len >= n);
         self.len += n;

@@ -102,7 +102,7 @@ pub struct Graph<'m, S: Scalar> {
     pub(crate) leaves: Leaves<S>,
     /// Temporaries of block ops and reductions; its length is the largest need so far.
     pub(crate) scratch: Stack<S>,
-    /// Rewinds that handles may still need.
+    /// Rewinds that are needed to check handles.
     rewinds: RewindLog,
     /// Identities of the parameters that nodes read, by slot.
     stores: Stores,
@@ -112,9 +112,9 @@ pub struct Graph<'m, S: Scalar> {
     reached: liveness::NodeSet,
     /// Threads that share the products of dense layers; see [`Graph::share_products`].
     pub(crate) n_threads: u32,
-    /// Whether the losses of cross-entropies are not computed; see [`Graph::skip_losses`].
+    /// Whether losses of cross-entropies are skipped; see [`Graph::skip_losses`].
     skips_losses: bool,
-    /// Whether the first rows of the graph are marked "not reached" only by the next sweep; see [`Graph::mark_later`].
+    /// Whether only the next backward pass marks the first rows of the graph "not reached"; see [`Graph::mark_later`].
     marks_later: bool,
     #[cfg(feature = "labels")]
     labels: labels::Labels,
@@ -287,8 +287,8 @@ impl<'m, S: Scalar> Graph<'m, S> {
         };
     }
 
-    /// From now on the adjoints of the graph's first rows are undefined until a sweep, which saves a pass over them if the
-    /// sweep overwrites them. For a graph whose gradients are not read before.
+    /// From now on the adjoints of the graph's first rows are undefined until a backward pass, which saves a pass over
+    /// them if the backward pass overwrites them. Only for graphs whose gradients are not read before.
     pub(crate) fn mark_later(&mut self, later: bool) {
         self.marks_later = later;
     }
@@ -298,7 +298,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         self.n_threads = n_threads.clamp(1, u32::MAX as usize) as u32;
     }
 
-    /// Whether that applies to new nodes.
+    /// Whether [`Graph::mark_later`] is in effect.
     pub(crate) fn marks_later(&self) -> bool {
         self.marks_later && self.columns.len() == 0
     }
@@ -327,7 +327,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         if n_leaves == 0 {
             return Some((&mut self.columns.split_for_sweep().1[range.indices()], true));
         }
-        // Leaves are numbered in building order, so those of a run stand side by side.
+        // Leaves are numbered in building order, so the leaves of a range are consecutive.
         let first = self.columns.operands(range.start)[0] as usize;
         let is_whole = n_leaves == range.len();
         is_whole.then(|| (&mut self.leaves.grads_mut()[first..first + n_leaves], false))
@@ -372,8 +372,8 @@ impl<'m, S: Scalar> Graph<'m, S> {
         Ok(self.stores.len() as u32 - 1)
     }
 
-    /// Runs `build`; if it fails, removes the nodes it appended. Under `no_grad`, where only values are needed, removes
-    /// operand lists and slots of parameters in any case.
+    /// Runs `build`; if it fails, removes the nodes it appended. Under `no_grad`, where only values are needed, always
+    /// removes operand lists and slots of parameters.
     #[inline(always)]
     pub(crate) fn atomically<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let (nodes, extra, stores) = (self.columns.len(), self.extra.len(), self.stores.len());

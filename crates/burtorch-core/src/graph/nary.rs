@@ -37,7 +37,7 @@ impl Operands<'_> {
         self.len() == 0
     }
 
-    /// Whether one of them is a parameter.
+    /// Whether any operand is a parameter.
     fn any_parameters(&self) -> bool {
         matches!(self, Operands::Views(views) if views.iter().any(|view| matches!(view, View::Parameters(_))))
     }
@@ -92,7 +92,7 @@ impl<S: Scalar> Graph<'_, S> {
         let n = operands.len();
         let waits = !evaluate && self.records_gradients() && !operands.any_parameters();
         let encoded = self.encode(operands, params)?;
-        // A sweep keeps contributions, and values where they are not contiguous.
+        // A backward pass needs room for contributions, and for values that are not contiguous.
         self.reserve_scratch(if encoded.contiguous().is_some() { n } else { 2 * n })?;
         if waits {
             return self.push_scalar(op.op(), encoded.0, encoded.1, S::lit(0.0));

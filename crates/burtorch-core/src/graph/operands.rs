@@ -54,7 +54,7 @@ impl From<Slice> for View {
 pub struct OperandRun {
     /// 0 for nodes of the graph, otherwise one more than the slot of the parameters.
     pub(crate) source: u32,
-    /// First node, or first number in the parameters.
+    /// The first node, or the index of the first number in the parameters.
     pub(crate) start: u32,
     /// The number of scalars.
     pub(crate) len: u32,
@@ -77,7 +77,7 @@ impl OperandRun {
     }
 }
 
-/// Operands in two numbers. The two top bits of the second give the encoding.
+/// Operands encoded in two numbers. The two top bits of the second give the encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Encoded(pub(crate) u32, pub(crate) u32);
 
@@ -97,13 +97,13 @@ impl Encoded {
         Encoded(at, VIEWS | count)
     }
 
-    /// The contiguous nodes, if the operands are such a run.
+    /// The operands as one range of nodes, if they are contiguous.
     #[inline(always)]
     pub(crate) fn contiguous(self) -> Option<Range> {
         (self.1 & !COUNT == RUN).then_some(Range { start: self.0, len: self.1 })
     }
 
-    /// Calls `f` with each run, in order.
+    /// Calls `f` with each range, in order.
     #[inline(always)]
     pub(crate) fn for_each_run(self, extra: &[u32], mut f: impl FnMut(OperandRun)) {
         let (at, count) = (self.0 as usize, (self.1 & COUNT) as usize);
@@ -122,7 +122,7 @@ impl Encoded {
         }
     }
 
-    /// Run `k`, in the order of [`Encoded::for_each_run`].
+    /// Range `k`, in the order of [`Encoded::for_each_run`].
     pub(crate) fn run(self, k: usize, extra: &[u32]) -> Option<OperandRun> {
         let (at, count) = (self.0 as usize, (self.1 & COUNT) as usize);
         match self.1 & !COUNT {
@@ -223,8 +223,8 @@ impl InnerOperands {
 pub(crate) type StoreValues<'a, E> = PerSlot<&'a [E]>;
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Finds the parameters of each slot among `given`; a slot whose parameters are not given is empty, and reading
-    /// it was refused when the node was built or is refused by the sweep.
+    /// Finds the parameters of each slot among `given`; a slot without given parameters is empty: building the node
+    /// refused to read it, or the backward pass will.
     pub(crate) fn store_values<'p>(&self, given: &[&'p Parameters<'_, S::Elem>]) -> Result<StoreValues<'p, S::Elem>> {
         let mut values: StoreValues<'p, S::Elem> = PerSlot::of(&[][..], self.stores().len())?;
         for (slot, &store) in self.stores().iter().enumerate() {

@@ -27,7 +27,7 @@ pub(super) struct Start<'a, S> {
 /// Nodes that are being appended. Operands are 0 at first, or undefined for parts of blocks.
 #[derive(Debug)]
 pub(super) struct Places<'a, S> {
-    /// The number of the first one.
+    /// The node number of the first.
     pub(super) first: u32,
     ops: &'a mut [Op],
     operands: &'a mut [[u32; 2]],
@@ -47,7 +47,7 @@ impl<S: Scalar> Places<'_, S> {
 }
 
 impl<'a, S: Scalar> Spare<'a, S> {
-    /// The first `n` places, and the rest.
+    /// The first `n` entries, and the rest.
     fn split(self, n: u32) -> (Self, Self) {
         let Spare { first, n_filled, ops, operands, values, adjoints } = self;
         let of_both = (n_filled.min(n), n_filled.saturating_sub(n));
@@ -76,7 +76,7 @@ impl<'a, S: Scalar> Spare<'a, S> {
 
     fn fill(self, start: Start<'_, S>) -> Places<'a, S> {
         self.ops.fill(MaybeUninit::new(start.op));
-        // Nobody asks for the operands of a part, so they may be those of what was here before.
+        // The operands of a part are never read, so they may keep old values.
         let kept = if start.op == Op::Part { self.n_filled as usize } else { 0 };
         self.operands[kept..].fill(MaybeUninit::new([0, 0]));
         self.adjoints.fill(MaybeUninit::new(S::UNREACHED));
@@ -125,7 +125,7 @@ impl<S: Scalar> Columns<S> {
         let all_filled = pieces.iter().all(|piece| matches!(piece.lock().as_deref(), Ok(None)));
         assert!(all_filled, "every piece is the task of a thread");
         drop(pieces);
-        // SAFETY: the pieces were the next `n` places of every column, and each was filled.
+        // SAFETY: the pieces were the next `n` entries of every column, and each was filled.
         unsafe { self.adopt(n) }
         Ok(())
     }

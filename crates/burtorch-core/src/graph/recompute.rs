@@ -41,7 +41,7 @@ impl<S: Scalar> Graph<'_, S> {
         computed
     }
 
-    /// Computes one node repeatedly, to measure it. All parameters of the graph are given.
+    /// Computes one node repeatedly, to measure it. All parameters of the graph must be given.
     pub(crate) fn evaluate_often(&mut self, node: u32, times: u32, params: &[&Parameters<'_, S::Elem>]) {
         let Ok(stores) = self.store_values(params) else { return };
         (0..times).for_each(|_| self.evaluate(node, &stores));
@@ -83,7 +83,7 @@ impl<S: Scalar> Graph<'_, S> {
     pub(super) fn inner(&mut self, op: Op, at: u32, stores: &StoreValues<'_, S::Elem>) -> S {
         let operands = InnerOperands::read(self.extra.as_slice(), at);
         if op == Op::Linearised {
-            // What the primitive computed when the node was built.
+            // The primitive's result, computed when the node was built.
             return self.columns.value(operands.bias);
         }
         let n = operands.x.count(self.extra.as_slice());

@@ -74,7 +74,7 @@ pub(super) fn operands<L: Lists>(
     }
 }
 
-/// The same for a node with another number of operands than one or two; one copy for all scalar types.
+/// For ops with a variable number of operands; compiled once for all scalar types.
 #[inline(never)]
 fn other_operands<L: Lists>(
     op: Op,
@@ -107,7 +107,7 @@ fn other_operands<L: Lists>(
     })
 }
 
-/// A list, or a run, of operands.
+/// Operands that are a list or a range.
 fn encoded<N: Numbers, L: Lists>(operands: Encoded, numbers: &N, lists: &mut L) -> Result<Encoded, L::Refused> {
     if N::PARTS_RUNS {
         let mut stays = true;
@@ -127,7 +127,7 @@ fn encoded<N: Numbers, L: Lists>(operands: Encoded, numbers: &N, lists: &mut L) 
     Ok(Encoded((lists.base() + at) as u32, operands.1))
 }
 
-/// As a list of views, one for each run that is contiguous in the new numbers.
+/// The operands as a list of views, one per range that is contiguous in the new numbers.
 #[cold]
 fn in_pieces<L: Lists>(operands: Encoded, numbers: &impl Numbers, lists: &mut L) -> Result<Encoded, L::Refused> {
     let (mut first, mut n_views) = (0, 0);
@@ -156,10 +156,10 @@ fn in_pieces<L: Lists>(operands: Encoded, numbers: &impl Numbers, lists: &mut L)
     Ok(Encoded::views(first as u32, n_views))
 }
 
-/// A block's record, at `at` in the old lists. Returns its new place.
+/// A block's record, at `at` in the old lists. Returns its new position.
 fn record<L: Lists>(layout: Layout, at: usize, numbers: &impl Numbers, lists: &mut L) -> Result<u32, L::Refused> {
     let mut moved = [Encoded(0, 0); MAX_LISTS];
-    // Lists lie before the record, so what is written here never passes what is still to be read.
+    // Lists lie before the record, so writing never overtakes reading.
     for (field, moved) in layout.lists().zip(&mut moved) {
         let operands = Encoded(lists.old()[at + field], lists.old()[at + field + 1]);
         *moved = encoded(operands, numbers, lists)?;

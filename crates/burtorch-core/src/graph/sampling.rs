@@ -10,7 +10,7 @@ use crate::scalar::{Float, Scalar};
 
 /// A dense layer in a sweep.
 pub(crate) struct Application<'a, S> {
-    /// Its first output.
+    /// The first output.
     pub(crate) node: u32,
     /// Neighbouring tokens in a group; 1 without tokens.
     pub(crate) along: usize,

@@ -14,7 +14,7 @@ const FEW: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct PerSlot<T> {
     few: [T; FEW],
-    /// All entries, if there are more.
+    /// All entries, if there are more than fit in place.
     more: Vec<T>,
 }
 

@@ -51,7 +51,7 @@ impl Joined {
 pub struct Spliced {
     /// New number of node 0 if all nodes moved by the same distance.
     first: u32,
-    /// The number of nodes before.
+    /// The previous number of nodes.
     len: u32,
     /// The new number of each node, unless all moved by the same distance.
     map: Vec<u32>,
@@ -72,7 +72,7 @@ impl Spliced {
         self.contiguous(range.start, range.len).map(|start| Range { start, ..range })
     }
 
-    /// The same, for nodes that all moved by the same distance.
+    /// The new numbers of nodes that all moved by the same distance.
     fn whole(&self) -> Spliced {
         Spliced { first: self.first, len: self.len, map: Vec::new() }
     }
@@ -93,12 +93,12 @@ impl Spliced {
 /// Nodes in one wide comparison.
 const CHUNK: usize = 64;
 
-/// Without an early exit, so that it is one comparison.
+/// Without an early exit, so that it compiles to one wide comparison.
 fn is_all(ops: &[Op], op: Op) -> bool {
     ops.iter().fold(true, |all, &other| all & (other == op))
 }
 
-/// From this number of nodes on several threads write them.
+/// From this number of nodes on, several threads write them.
 pub(super) const MANY: u32 = 1 << 14;
 
 impl<S: Scalar> Graph<'_, S> {
@@ -162,7 +162,7 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(Joined { parts: spliced })
     }
 
-    /// The new place of each graph, one behind the other.
+    /// The new position of each graph, in sequence.
     #[optimize(size)]
     fn plan<'a>(&mut self, graphs: &'a [&mut Graph<'static, S>]) -> Result<Vec<Incoming<'a, S>>> {
         let frozen = self.columns.len();
@@ -184,11 +184,11 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(parts)
     }
 
-    /// Appends the nodes of all parts; those whose lists have reserved places are processed in parallel with the others.
+    /// Appends the nodes of all parts; parts whose lists have reserved space are processed in parallel.
     #[optimize(size)]
     fn append_parts(&mut self, parts: &[Incoming<'_, S>], n_nodes: u32, n_threads: usize) -> Result<()> {
         if self.columns.is_shared() && !self.columns.take_back() {
-            // Its parts may lie where others of them are to go.
+            // Its reserved regions may lie where other graphs are to go.
             self.columns
                 .leave(self.columns.len().checked_add(n_nodes).ok_or(Error::IndexExhausted { limit: u32::MAX })?)?;
         }
@@ -210,7 +210,7 @@ impl<S: Scalar> Graph<'_, S> {
             }
         })?;
         let mut scratch = 0;
-        // The lists of the graph are free again once these are numbers.
+        // The borrow of the graph's lists ends once offsets replace them.
         let mut left = list_for(parts.len(), WHAT)?;
         left.extend(parts.iter().zip(regions).filter_map(|(part, region)| (!lock(&region).1).then_some(part)));
         for part in left {
@@ -218,17 +218,17 @@ impl<S: Scalar> Graph<'_, S> {
             part.renumber(&mut self.columns, &mut lists)?;
             scratch = scratch.max(part.widest_run());
         }
-        // A run that parts is gathered by sweeps.
+        // The backward pass gathers a range that is split.
         self.reserve_scratch(2 * scratch)
     }
 }
 
-/// One graph that is being joined.
+/// A graph that is being joined.
 struct Incoming<'a, S: Scalar> {
     graph: &'a Graph<'static, S>,
     plan: SplicePlan,
     slots: Slots,
-    /// The number of its first node, first leaf and first operand list in the other graph.
+    /// The number of its first node, first leaf and first operand list in the joined graph.
     first: u32,
     leaves: u32,
     lists: usize,
@@ -245,7 +245,7 @@ impl<S: Scalar> Incoming<'_, S> {
         self.moves_whole() || self.graph.extra.len() == 0
     }
 
-    /// The rest of it when its nodes stay in place.
+    /// The renumbering that remains if its nodes stay in place.
     fn into_move(self) -> Move {
         Move { by: self.first, slots: self.slots, leaves: self.leaves, lists: self.lists }
     }
@@ -254,19 +254,19 @@ impl<S: Scalar> Incoming<'_, S> {
         if self.is_beside() { self.graph.extra.len() } else { 0 }
     }
 
-    /// If all nodes move by the same distance, parts of blocks, which are most of a model's nodes, need no work of their own.
+    /// If all nodes move by the same distance, parts of blocks, i.e. most of a model's nodes, need no renumbering.
     fn start(&self) -> Start<'_, S> {
         let (op, values) = if self.moves_whole() { (Op::Part, self.graph.values()) } else { (Op::Constant, &[][..]) };
         Start { len: self.plan.end - self.first, op, values }
     }
 
-    /// Gives the nodes their operands, and their values if they do not all move by the same distance.
+    /// Sets the nodes' operands, and their values if they do not all move by the same distance.
     fn renumber<L: Lists>(&self, nodes: &mut impl Nodes<S>, lists: &mut L) -> std::result::Result<(), L::Refused> {
         let (graph, plan, whole) = (self.graph, &self.plan, self.moves_whole());
         let mut moved = Moved { new: &plan.new, slots: &self.slots, copied: None };
         let mut copies = plan.copies.iter().peekable();
         let ops = graph.columns.ops().chunks(CHUNK).enumerate();
-        // Where all nodes move alike, their parts stay what they are: whole chunks of them are passed over.
+        // If all nodes move by the same distance, chunks of parts are skipped.
         let ops = ops.filter(|(_, chunk)| !(whole && is_all(chunk, Op::Part)));
         let ops = ops.flat_map(|(k, chunk)| chunk.iter().enumerate().map(move |(i, &op)| (k * CHUNK + i, op)));
         for (old, op) in ops {
@@ -293,8 +293,7 @@ impl<S: Scalar> Incoming<'_, S> {
         Ok(())
     }
 
-    /// Fills the places from `at` with a 1 and the products of a run with it, and so with the run's values: a copy
-    /// through which gradients flow.
+    /// Fills entries from `at` on with a 1 and the products of a range with it: a copy that propagates gradients.
     #[optimize(size)]
     fn copy_run(&self, nodes: &mut impl Nodes<S>, run: Range, at: u32) {
         nodes.set_node(at, Op::Constant, 0, 0);
@@ -305,7 +304,7 @@ impl<S: Scalar> Incoming<'_, S> {
         }
     }
 
-    /// The length of the longest run that a node with many operands reads.
+    /// The length of the longest range that a reduction reads.
     #[optimize(size)]
     fn widest_run(&self) -> usize {
         let mut widest = 0;
@@ -318,7 +317,7 @@ impl<S: Scalar> Incoming<'_, S> {
     }
 }
 
-/// Nodes that get their operands and values.
+/// Nodes whose operands and values are being set.
 trait Nodes<S> {
     fn set_node(&mut self, at: u32, op: Op, a: u32, b: u32);
     fn set_value(&mut self, at: u32, value: S);

@@ -13,7 +13,7 @@ use crate::ops::Op;
 use crate::params::{Gradients, Values};
 use crate::scalar::{RowMath, Scalar};
 
-/// The state of a sweep.
+/// The state of a backward pass.
 pub(crate) struct Sweep<'a, 'g, S: Scalar> {
     pub(crate) recorded: Recorded<'a, S>,
     pub(crate) extra: &'a [u32],
@@ -28,26 +28,26 @@ pub(crate) struct Sweep<'a, 'g, S: Scalar> {
     /// Gradients of leaves, by their number; empty if the sweep must not change them.
     pub(crate) leaf_grads: &'a mut [S],
     pub(crate) params: &'a mut [Gradients<'g, S::Elem>],
-    /// For each slot of the graph, its place in `params`.
+    /// For each slot of the graph, its index in `params`.
     pub(crate) places: &'a [u32],
     pub(crate) skip_zero_adjoints: bool,
     /// Deferred weight gradients of several groups of samples, if in use.
     pub(crate) deferred: Option<&'a mut Deferred<S>>,
-    /// Samples the inputs of dense layers for weight gradients, if not all are used.
+    /// Samples the inputs of dense layers for weight gradients, if only some are used.
     pub(crate) sampler: Option<&'a mut (dyn InputSampler<S> + 'a)>,
     /// Nodes whose adjoints are undefined until their first contribution overwrites them; see `backward/overwrite`.
     pub(crate) fresh: std::ops::Range<u32>,
-    /// Those nodes after that: all of them are reached.
+    /// Nodes of `fresh` after their first contribution: all of them are reached.
     pub(crate) overwritten: std::ops::Range<u32>,
-    /// No adjoint of a node below is needed; see `backward/floor`.
+    /// No adjoint of a node below this is needed; see `backward/floor`.
     pub(crate) floor: u32,
-    /// Whether the sweep has ended early.
+    /// Whether the backward pass has ended early.
     pub(crate) is_over: bool,
 }
 
 impl<'a, 'g, S: Scalar> Sweep<'a, 'g, S> {
-    /// A sweep from the node `low` down through a graph whose block ops have these operands and this workspace, with nothing
-    /// omitted. Leaves are not changed.
+    /// A backward pass from the node `low` down through a graph whose block ops have these operands and this workspace,
+    /// with nothing omitted. Leaves are not changed.
     #[inline(always)]
     pub(crate) fn below(
         low: u32,
@@ -89,7 +89,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         self.low = self.low.min(node);
     }
 
-    /// Adds a contribution to the gradient of a parameter, if it is trainable.
+    /// Adds a contribution to the gradient of a trainable parameter.
     #[inline(always)]
     pub(crate) fn add_parameter(&mut self, slot: u32, index: usize, contribution: S) {
         self.add_to_parameter(slot, index, contribution.sum_lanes());
@@ -108,7 +108,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         }
     }
 
-    /// Adds contributions to the gradients of consecutive parameters, those that are trainable.
+    /// Adds contributions to the gradients of consecutive parameters, skipping frozen ones.
     pub(crate) fn add_parameters(&mut self, slot: u32, first: usize, contributions: &[S]) {
         let range = first..first + contributions.len();
         let store = &mut self.params[self.places[slot as usize] as usize];
@@ -130,7 +130,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         }
     }
 
-    /// Adds contributions to a run of operands.
+    /// Adds contributions to a range of operands.
     #[inline(always)]
     pub(crate) fn add_run(&mut self, run: OperandRun, contributions: &[S]) {
         if run.source == 0 {
@@ -165,13 +165,13 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         !self.fresh.is_empty() && *nodes == (self.fresh.start as usize..self.fresh.end as usize)
     }
 
-    /// Makes the adjoints that were to be overwritten "not reached", as something else is about to look at them.
+    /// Marks the adjoints that were to be overwritten "not reached", because other code is about to read them.
     pub(crate) fn mark_fresh(&mut self) {
         let nodes = std::mem::take(&mut self.fresh);
         self.adjoints[nodes.start as usize..nodes.end as usize].fill(S::UNREACHED);
     }
 
-    /// The last output of the block that the node belongs to; a node that is no part of one is that itself.
+    /// The last output of the node's block, or the node itself if it belongs to no block.
     pub(crate) fn tail(&self, node: usize) -> usize {
         let mut tail = node;
         while self.recorded.ops[tail] == Op::Part {
@@ -180,7 +180,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         tail
     }
 
-    /// Where the adjoints of nodes `first..=last` are.
+    /// The range of the adjoints of nodes `first..=last`.
     pub(crate) fn place(&self, first: u32, last: u32) -> std::ops::Range<usize> {
         (first - self.base) as usize..(last + 1 - self.base) as usize
     }

@@ -10,13 +10,13 @@ use crate::interrupt;
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
 
-/// What the nodes of a graph are computed from.
+/// The operands of all nodes of a graph.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Topology<'a> {
     pub(crate) ops: &'a [Op],
     pub(crate) operands: &'a [[u32; 2]],
     pub(crate) extra: &'a [u32],
-    /// Lanes of its scalars, which records of some blocks depend on.
+    /// Lanes of the scalars; the records of some blocks depend on it.
     pub(crate) lanes: usize,
 }
 
@@ -63,7 +63,7 @@ impl Topology<'_> {
         self.for_each_operand(node, f);
     }
 
-    /// The same, compiled where it is used.
+    /// As `for_each_operand_of_any`, but inlined.
     #[inline]
     pub(crate) fn for_each_operand(self, node: u32, mut f: impl FnMut(OperandRun)) {
         let op = self.op(node);
@@ -97,7 +97,7 @@ impl Topology<'_> {
         }
     }
 
-    /// The nodes that a node was computed from; parameters are left out.
+    /// The nodes that a node was computed from, without parameters.
     #[cfg(feature = "erased")]
     pub(crate) fn operand_nodes(self, node: NodeId) -> Vec<NodeId> {
         let mut nodes = Vec::new();
@@ -109,12 +109,12 @@ impl Topology<'_> {
 }
 
 impl Topology<'_> {
-    /// Adds to `set`, which holds roots, everything they were computed from. One pass downwards to the set's base, 64 nodes
-    /// at a time where there are none; blocks are taken whole. Asks now and then whether to end early.
+    /// Adds to `set`, which holds roots, everything that they were computed from. One downward pass to the set's base,
+    /// which skips empty words of 64 nodes; blocks are added whole. Checks periodically for an early end.
     pub(crate) fn mark_reachable(self, set: &mut NodeSet) -> Result<()> {
         for k in (0..set.words.len()).rev() {
             interrupt::ask_at(64 * k)?;
-            // Operands lie below their node, so only bits below the one in hand can still appear in this word.
+            // Operands lie below their node, so only bits below the current one can still be set in this word.
             let mut not_taken = u64::MAX;
             loop {
                 let bits = set.words[k] & not_taken;
@@ -134,7 +134,7 @@ impl Topology<'_> {
         let mut tail = node;
         let mut op = self.op(node);
         if op == Op::Part {
-            // Met from above: if the next output is in the set, the block was taken whole with it.
+            // If the next output is in the set, the block was added whole with it.
             if set.contains(node + 1) {
                 return;
             }

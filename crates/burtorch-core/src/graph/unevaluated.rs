@@ -106,7 +106,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.append_inner_product(x, w, bias, params, false).map(Unevaluated)
     }
 
-    /// Whether a node reads numbers of parameters.
+    /// Whether a node reads parameters.
     pub(super) fn reads_parameters(&self, node: NodeId) -> bool {
         let mut reads = false;
         self.for_each_operand(node, |run| reads |= run.parameters().is_some());
@@ -119,7 +119,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.skips_losses = skip;
     }
 
-    /// A loss that is not read.
+    /// A mean of squares whose value is not read.
     pub(crate) fn mean_squares_without_value(&mut self, x: super::Range) -> Result<NodeId> {
         let node = self.append_reduction(Op::MEAN_SQUARE, x.into(), &[], false)?;
         self.columns.set_value(node.0, S::lit(f64::NAN));
@@ -139,7 +139,7 @@ impl<S: Scalar> Graph<'_, S> {
         let value = match op.info().arity {
             Arity::Unary => forward_unary(op, self.columns.value(a)),
             Arity::Binary => forward_binary(op, self.columns.value(a), self.columns.value(b)),
-            // What reads parameters was evaluated when it was appended.
+            // Nodes that read parameters were evaluated when they were appended.
             Arity::Reduction | Arity::InnerProduct if self.reads_parameters(node.0) => None,
             Arity::Reduction => Reduction::new(op).map(|r| self.reduced(r, Encoded(a, b), &PerSlot::few(&[]))),
             Arity::InnerProduct => Some(self.inner(op, a, &PerSlot::few(&[]))),

@@ -14,10 +14,10 @@ use crate::interrupt;
 use crate::ops::{Arity, OP_INFO, Op};
 use crate::scalar::Scalar;
 
-/// The structure of a graph in stored numbers.
+/// The structure of a graph as stored in a file.
 #[derive(Debug)]
 pub(crate) struct Structure {
-    /// The used ops. A stored op is an index in this list.
+    /// The ops in use. A stored op is an index in this list.
     pub(crate) names: Vec<Op>,
     /// The operand lists, with stored ops.
     pub(crate) extra: Vec<u32>,
@@ -59,7 +59,7 @@ impl Topology<'_> {
             }
         }
         let names: Vec<Op> = order.filter(|&op| used[op as usize]).collect();
-        // No op of a file has the number that stands for "not among them".
+        // No op of a file has the number that means "absent".
         let mut places = [u8::MAX; OP_INFO.len()];
         names.iter().enumerate().for_each(|(place, &op)| places[op as usize] = place as u8);
         for (&op, &[at, _]) in all() {
@@ -137,12 +137,12 @@ impl Check<'_> {
     }
 }
 
-/// Checks that unused entries are zero, so that one structure has one form.
+/// Checks that unused fields are zero, so that a structure has one encoding.
 fn zero(numbers: [u32; 2]) -> Checked {
     if numbers == [0, 0] { Ok(()) } else { Err(format!("has numbers {numbers:?} where zeros were expected")) }
 }
 
-/// The parts from which a graph is rebuilt.
+/// The data from which a graph is rebuilt.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
     /// By node, checked.
@@ -156,7 +156,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Fills an empty graph with parts that have passed a [`Check`], with these operands and values by node.
+    /// Fills an empty graph with data that passed a [`Check`], with these operands and values by node.
     pub(crate) fn with_parts(
         mut self,
         parts: Parts<'_>,

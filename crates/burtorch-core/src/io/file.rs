@@ -17,19 +17,19 @@ use crate::sync::unique_id;
 /// What a finished [`save`] survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// A kill at any moment, and a loss of power: waits for the disk.
+    /// Survives a kill at any moment and a loss of power: waits for the disk.
     #[default]
     Durable,
-    /// A kill at any moment. After a loss of power the new content may be missing.
+    /// Survives a kill at any moment. After a loss of power the new content may be missing.
     Cached,
 }
 
-/// Links that are followed at most, as Linux does.
+/// The largest number of links followed, as on Linux.
 const MOST_LINKS: usize = 40;
 
-/// What the system said about `path`.
+/// The error of a failed system call on `path`.
 pub(super) fn refused(doing: &'static str, path: &Path, error: &io::Error) -> Error {
-    // The second numbers are those of Windows for the same.
+    // The second number is the Windows equivalent.
     const EIO: i32 = if cfg!(windows) { 1117 } else { 5 };
     const EINVAL: i32 = if cfg!(windows) { 87 } else { 22 };
     if error.kind() == io::ErrorKind::OutOfMemory {
@@ -46,7 +46,7 @@ pub(super) fn refused(doing: &'static str, path: &Path, error: &io::Error) -> Er
 /// is not an ordinary file (a pipe, a device) is written to as it is.
 pub fn save(path: &Path, bytes: &[u8], durability: Durability) -> Result<()> {
     let target = followed(path)?;
-    // A file that its owner has protected must not be replaced, so that it can be written is tried first.
+    // A write-protected file must not be replaced, so this first checks that it can be opened for writing.
     let permissions = match OpenOptions::new().write(true).open(&target) {
         Ok(mut old) => {
             let about = old.metadata().map_err(|error| refused("inspect", path, &error))?;
@@ -73,20 +73,20 @@ pub fn save(path: &Path, bytes: &[u8], durability: Durability) -> Result<()> {
     Ok(())
 }
 
-/// Where a path leads once links are followed, whether there is a file or not.
+/// The path with all links followed, whether the file exists or not.
 fn followed(path: &Path) -> Result<PathBuf> {
     let mut target = path.to_path_buf();
     for _ in 0..MOST_LINKS {
-        // A path that is no link, or that does not exist, leads to itself; opening it reports any other error.
+        // A path that is not a link, or does not exist, is its own target; opening it reports any other error.
         let Ok(next) = fs::read_link(&target) else { return Ok(target) };
         target = target.parent().map_or(next.clone(), |folder| folder.join(next));
     }
-    // Links that lead to each other: the system says so.
+    // A cycle of links: opening it returns the system's error.
     File::open(path).map_err(|error| refused("follow", path, &error))?;
     Ok(target)
 }
 
-/// A new file beside the one it will replace; removed unless it has.
+/// A new file beside the one that it will replace; removed on drop unless it has replaced it.
 struct Partial {
     path: PathBuf,
     file: File,
@@ -105,7 +105,7 @@ impl Partial {
         #[cfg(not(unix))]
         let _ = permissions;
         loop {
-            // A process of this number may have been killed here before: then the next number is tried.
+            // An earlier process with the same id may have been killed here: then the next number is tried.
             let path = folder.join(format!(".burtorch-{}-{}.partial", std::process::id(), unique_id()));
             match options.open(&path) {
                 Ok(file) => return Ok(Partial { path, file, renamed: false }),
@@ -120,7 +120,7 @@ impl Partial {
         if let Some(permissions) = permissions {
             self.file.set_permissions(permissions)?;
         }
-        // The caller finds out, and drops the file.
+        // The caller checks for the interrupt too, and drops the file.
         if interrupt::check().is_err() {
             return Ok(());
         }
@@ -142,10 +142,10 @@ impl Drop for Partial {
     }
 }
 
-/// Bytes that are waited for at a time: a wait cannot be interrupted.
+/// Bytes per wait for the disk, which is not interruptible.
 const BYTES_AWAITED: usize = 16 * BYTES;
 
-/// Writes bytes, all of them unless the work is to end early.
+/// Writes all bytes, unless the work is interrupted.
 fn write_all(file: &mut File, bytes: &[u8], durability: Durability) -> io::Result<()> {
     for piece in pieces_of(bytes.len(), BYTES) {
         let end = piece.end;
@@ -157,7 +157,7 @@ fn write_all(file: &mut File, bytes: &[u8], durability: Durability) -> io::Resul
     Ok(())
 }
 
-/// Waits until the names in a folder are on the disk, where the system lets one ask for it.
+/// Waits until the names in a folder are on the disk, on systems that support it.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if !cfg!(unix) {
         return Ok(());
@@ -214,13 +214,13 @@ pub fn read_exactly(path: &Path, n: usize) -> Result<Vec<u8>> {
     let mut file = open(path)?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(n + 1).map_err(|_| Error::OutOfMemory { bytes: n, what: "a file in memory" })?;
-    // One byte more tells a longer file without asking for its length.
+    // Reading one extra byte detects a longer file without a query for its length.
     let bytes = read_up_to(&mut file, bytes, n + 1).map_err(|error| refused("read", path, &error))?;
     interrupt::check()?;
     if bytes.len() == n { Ok(bytes) } else { Err(wrong_length(n, bytes.len())) }
 }
 
-/// The error for `found` bytes (or more) where `n` were expected.
+/// The error for a file of `found` bytes (or more) instead of `n`.
 pub(super) fn wrong_length(n: usize, found: usize) -> Error {
     let how = if found < n { format!("{found} bytes") } else { "more bytes".to_string() };
     malformed(found.min(n), format!("{how}, expected exactly {n}"))
@@ -230,10 +230,10 @@ pub(super) fn open(path: &Path) -> Result<File> {
     File::open(path).map_err(|error| refused("open", path, &error))
 }
 
-/// Reads on until there are `n` bytes in all, or the file ends, or the work is to.
+/// Reads until there are `n` bytes in all, or the file ends, or the work is interrupted.
 fn read_up_to(file: &mut File, mut bytes: Vec<u8>, n: usize) -> io::Result<Vec<u8>> {
     if bytes.capacity() < n {
-        // A pipe, or the header: grows as it comes.
+        // Pipes and headers: the buffer grows as bytes arrive.
         Read::take(file, (n - bytes.len()) as u64).read_to_end(&mut bytes)?;
         return Ok(bytes);
     }

@@ -35,15 +35,15 @@ pub const HEADER_BYTES: usize = 64;
 
 static CHECKSUM: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_XZ);
 
-/// A checksum in the making.
+/// The state of a checksum.
 pub(super) type Digest = crc::Digest<'static, u64, Table<16>>;
 
-/// A checksum of bytes that come piece by piece.
+/// A checksum of bytes that arrive in pieces.
 pub(super) fn digest() -> Digest {
     CHECKSUM.digest()
 }
 
-/// The checksum of bytes; asks now and then whether to end early.
+/// The checksum of bytes. Interruptible.
 pub(super) fn checksum(bytes: &[u8]) -> Result<u64> {
     let mut digest = digest();
     for piece in pieces_of(bytes.len(), BYTES) {
@@ -157,7 +157,7 @@ impl Header {
         Self::decode(bytes).map(|(header, ..)| header)
     }
 
-    /// The 64 bytes for this payload, in this version of the format.
+    /// The 64 bytes of the header for this payload, in this version of the format.
     pub(super) fn encode(&self, version: u16, payload: &[u8]) -> Result<[u8; HEADER_BYTES]> {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..8].copy_from_slice(&MAGIC);
@@ -179,7 +179,7 @@ impl Header {
         Ok(bytes)
     }
 
-    /// Reads a header, and the length and checksum of the payload that has to follow.
+    /// Reads a header, and the length and checksum of its payload.
     pub(super) fn decode(bytes: &[u8]) -> Result<(Header, u64, u64)> {
         let bytes: &[u8; HEADER_BYTES] = match bytes.first_chunk() {
             Some(bytes) if bytes.starts_with(&MAGIC) => bytes,
@@ -247,7 +247,7 @@ fn u64_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u64 {
     u64::from_le_bytes(number)
 }
 
-/// The error for bytes that are not what they should be.
+/// The error for unexpected bytes.
 pub(crate) fn malformed(offset: usize, reason: String) -> Error {
     Error::Format { offset: offset as u64, reason }
 }

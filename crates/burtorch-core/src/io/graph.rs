@@ -113,7 +113,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
             return Err(leaves.refuse(0, format!("starts {found} of them, expected {own}")));
         }
         interrupt::check()?;
-        // From here on nothing fails, and nobody asks whether to end early.
+        // From here on nothing fails and nothing is interruptible.
         self.values_mut().iter_mut().zip(get_scalars(file.values.bytes())).for_each(|(to, value)| *to = value);
         if let Some((leaves, adjoints)) = file.gradients {
             self.restore_gradients(get_scalars(leaves.bytes()), get_scalars(adjoints.bytes()));
@@ -210,13 +210,13 @@ impl<'a, S: Scalar<Elem: Stored>> GraphFile<'a, S> {
     }
 }
 
-/// Appends scalars lane by lane.
+/// Appends scalars, lane by lane.
 fn scalars<S: Scalar<Elem: Stored>>(writer: &mut Writer, tag: [u8; 4], scalars: &[S]) -> Result<()> {
     let lanes = |k: usize| scalars[k / S::LANES].lane(k % S::LANES);
     writer.section_of(tag, (0..scalars.len() * S::LANES).map(lanes))
 }
 
-/// Appends numbers that are bytes already.
+/// Appends numbers given as bytes.
 fn numbers<S: Scalar<Elem: Stored>>(writer: &mut Writer, tag: [u8; 4], raw: &[u8]) -> Result<()> {
     writer.section_of(tag, super::numbers::get_all::<S::Elem>(raw))
 }

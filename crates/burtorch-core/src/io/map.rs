@@ -11,14 +11,14 @@ use memmap2::{Mmap, MmapOptions};
 use super::file::{open, refused, wrong_length};
 use crate::error::Result;
 
-/// Maps a file that must have exactly `n` bytes.
+/// Maps a file of exactly `n` bytes.
 pub(super) fn map_exactly(path: &Path, n: usize) -> Result<Mmap> {
     let file = open(path)?;
     let found = file.metadata().map_err(|error| refused("inspect", path, &error))?.len();
     if found != n as u64 {
         return Err(wrong_length(n, usize::try_from(found).unwrap_or(usize::MAX)));
     }
-    // SAFETY: the mapping is private and only read. That nobody shortens the file meanwhile is up to the caller, who asked
-    // for a mapping; bytes that change under the reader are read as numbers, any of which is valid.
+    // SAFETY: the mapping is private and read-only. The caller, who asked for a mapping, ensures that no process
+    // shortens the file; bytes that change are still valid numbers.
     unsafe { MmapOptions::new().len(n).map_copy_read_only(&file) }.map_err(|error| refused("map", path, &error))
 }

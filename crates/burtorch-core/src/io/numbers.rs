@@ -9,11 +9,11 @@ mod sealed {
 
 /// A number that files hold.
 pub trait Stored: Copy + sealed::Sealed + 'static {
-    /// Its type's number in section headers.
+    /// The type's number in section headers.
     const CODE: u8;
-    /// Its type's name in messages.
+    /// The type's name in messages.
     const NAME: &'static str;
-    /// Bytes of one.
+    /// Bytes per number.
     const BYTES: usize;
     /// Writes one into exactly [`Stored::BYTES`] bytes.
     fn put(self, out: &mut [u8]);
@@ -68,7 +68,7 @@ pub(super) fn type_name(code: u8) -> &'static str {
     }
 }
 
-/// Writes numbers one after another; `out` has exactly the room.
+/// Writes consecutive numbers; `out` has exactly the right length.
 #[inline]
 pub(crate) fn put_all<T: Stored>(numbers: impl Iterator<Item = T>, out: &mut [u8]) {
     for (bytes, number) in out.chunks_exact_mut(T::BYTES).zip(numbers) {
@@ -76,7 +76,7 @@ pub(crate) fn put_all<T: Stored>(numbers: impl Iterator<Item = T>, out: &mut [u8
     }
 }
 
-/// The numbers in bytes, whose length is a multiple of theirs.
+/// The numbers in bytes, whose length is a multiple of their size.
 #[inline]
 pub(crate) fn get_all<T: Stored>(bytes: &[u8]) -> impl ExactSizeIterator<Item = T> + '_ {
     bytes.chunks_exact(T::BYTES).map(T::get)

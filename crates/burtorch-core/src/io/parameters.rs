@@ -21,7 +21,7 @@ use crate::error::Result;
 use crate::params::{Parameters, Restored, Shape, Tensor};
 use crate::scalar::Float;
 
-/// First place, how many dimensions, four dimensions.
+/// Start, number of dimensions, four dimensions.
 type Description = [u32; 6];
 
 impl<E: Float + Stored> Parameters<'_, E> {
@@ -68,7 +68,7 @@ impl<E: Float + Stored> Parameters<'_, E> {
         Ok(())
     }
 
-    /// Gradients of what is trainable here; those of frozen numbers are 0.
+    /// Restores the gradients of trainable numbers; those of frozen numbers are 0.
     fn restore_grads(&mut self, grads: Option<Section<'_, E>>) {
         let Some(grads) = grads else { return };
         let mut ranges = Vec::new();
@@ -180,7 +180,7 @@ impl<'a, E: Float + Stored> File<'a, E> {
     }
 }
 
-/// Frozen ranges below `n`: ascending, apart, none empty.
+/// The frozen ranges below `n`: ascending, disjoint, nonempty.
 fn frozen_ranges(section: Section<'_, u32>, n: usize) -> Result<Vec<Range<u32>>> {
     let numbers = section.to_vec()?;
     let (pairs, rest) = numbers.as_chunks::<2>();

@@ -17,9 +17,9 @@ use crate::scalar::Scalar;
 /// Nodes whose numbers are saved or loaded, in this order.
 #[derive(Clone, Copy, Debug)]
 pub enum Nodes<'a> {
-    /// Contiguous ones.
+    /// Contiguous nodes.
     Run(Range),
-    /// Any.
+    /// Any nodes.
     List(&'a [NodeId]),
 }
 
@@ -41,10 +41,10 @@ impl Nodes<'_> {
 /// How a raw file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Overwrite {
-    /// In place: fastest; a kill in between leaves neither old nor new.
+    /// Overwrites in place: fastest; a kill in between leaves a mixture.
     #[default]
     InPlace,
-    /// Through a second file that takes the place of the first.
+    /// Writes a second file that replaces the first.
     Whole(Durability),
 }
 
@@ -177,7 +177,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
     }
 }
 
-/// Writes scalars lane by lane; `out` has exactly the room. Asks now and then whether to end early.
+/// Writes scalars lane by lane; `out` has exactly the right length. Interruptible.
 #[inline]
 pub(super) fn put_scalars<S: Scalar<Elem: Stored>>(mut scalars: impl Iterator<Item = S>, out: &mut [u8]) -> Result<()> {
     let size = <S::Elem as Stored>::BYTES;
@@ -193,7 +193,7 @@ pub(super) fn put_scalars<S: Scalar<Elem: Stored>>(mut scalars: impl Iterator<It
     interrupt::check()
 }
 
-/// The scalars in bytes, whose length is a multiple of theirs.
+/// The scalars in bytes, whose length is a multiple of their size.
 #[inline]
 pub(super) fn get_scalars<S: Scalar<Elem: Stored>>(bytes: &[u8]) -> impl Iterator<Item = S> + '_ {
     let size = <S::Elem as Stored>::BYTES;

@@ -30,7 +30,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Says that what is written is read from this version of the format on.
+    /// Requires at least this version of the format for reading.
     pub(crate) fn needs_version(&mut self, version: u16) {
         self.version = self.version.max(version);
     }
@@ -71,11 +71,12 @@ impl Writer {
         Ok(self.bytes)
     }
 
-    /// Appends zeros, and lends them to be filled.
+    /// Appends zeros, and returns them to be overwritten.
     fn extend(&mut self, n: usize) -> Result<&mut [u8]> {
         let at = self.bytes.len();
         self.bytes.try_reserve(n).map_err(|_| Error::OutOfMemory { bytes: n, what: WHAT })?;
-        // Memory that was never used comes page by page, which takes as long as filling it.
+        // The system provides new memory page by page, which takes as long as filling it; so the work is done in
+        // interruptible pieces.
         for piece in pieces_of(n, BYTES) {
             self.bytes.resize(at + piece.end, 0);
         }
@@ -215,7 +216,7 @@ impl<'a, T: Stored> Section<'a, T> {
         self.bytes.is_empty()
     }
 
-    /// The bytes.
+    /// The bytes of the section.
     pub(super) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }

@@ -12,10 +12,10 @@ use crate::error::Result;
 use crate::interrupt::Work;
 use crate::scalar::Float;
 
-/// Seed, stream and position of a generator.
+/// Seed, stream and position of a random generator.
 const RNG_BYTES: usize = 32 + 8 + 16;
 
-/// Where a generator is.
+/// The state of a random generator.
 pub(crate) fn rng_to_bytes(rng: &ChaCha8Rng) -> [u8; RNG_BYTES] {
     let mut bytes = [0; RNG_BYTES];
     bytes[..32].copy_from_slice(&rng.get_seed());
@@ -24,7 +24,7 @@ pub(crate) fn rng_to_bytes(rng: &ChaCha8Rng) -> [u8; RNG_BYTES] {
     bytes
 }
 
-/// The generator that is there.
+/// The random generator with this state.
 pub(crate) fn rng_from_section(section: Section<'_, u8>) -> Result<ChaCha8Rng> {
     let bytes: &[u8; RNG_BYTES] = section.bytes().try_into().map_err(|_| {
         section.refuse(0, format!("starts {} bytes of a generator, expected {RNG_BYTES}", section.len()))
@@ -34,7 +34,7 @@ pub(crate) fn rng_from_section(section: Section<'_, u8>) -> Result<ChaCha8Rng> {
     stream.copy_from_slice(&bytes[32..40]);
     position.copy_from_slice(&bytes[40..]);
     let position = u128::from_le_bytes(position);
-    // A generator counts 64-bit blocks of 16 words.
+    // The generator counts blocks of 16 words with 64 bits.
     if position >> 68 != 0 {
         return Err(section.refuse(40, "starts a position beyond the generator's last".into()));
     }
@@ -101,7 +101,7 @@ impl<E: Float + Stored> OptimiserState<E> {
     }
 }
 
-/// The state of a source of data: its generator, and a fingerprint of the data themselves.
+/// The state of a data source: its random generator, and a fingerprint of its data.
 pub(crate) fn data_to_bytes(rng: &ChaCha8Rng, fingerprint: u64) -> Result<Vec<u8>> {
     let mut writer = Writer::new(Header::new(Kind::DATA))?;
     writer.section(*b"DATA", &[fingerprint])?;
@@ -109,7 +109,7 @@ pub(crate) fn data_to_bytes(rng: &ChaCha8Rng, fingerprint: u64) -> Result<Vec<u8
     writer.finish()
 }
 
-/// The generator of a source of the same data.
+/// The random generator of a source with the same data.
 pub(crate) fn data_from_bytes(bytes: &[u8], fingerprint: u64) -> Result<ChaCha8Rng> {
     let mut reader = Reader::open(bytes, Kind::DATA)?;
     let data = reader.section_of::<u64>(*b"DATA", 1)?;
@@ -121,7 +121,7 @@ pub(crate) fn data_from_bytes(bytes: &[u8], fingerprint: u64) -> Result<ChaCha8R
     Ok(rng)
 }
 
-/// One number for lists of numbers, the same on every machine, made from them as they come: nothing is gathered.
+/// A hash of lists of numbers, equal on every machine, computed incrementally.
 pub(crate) struct Fingerprint(Digest);
 
 impl Fingerprint {
@@ -129,7 +129,7 @@ impl Fingerprint {
         Fingerprint(digest())
     }
 
-    /// The next list: its length, then its numbers.
+    /// Adds a list: its length, then its numbers.
     pub(crate) fn list(mut self, mut numbers: impl ExactSizeIterator<Item = u32>) -> Self {
         self.0.update(&(numbers.len() as u64).to_le_bytes());
         let mut bytes = [0; 4096];
@@ -140,7 +140,7 @@ impl Fingerprint {
                 place.copy_from_slice(&number.to_le_bytes());
                 n += 4;
             }
-            // What an end that comes early leaves is of no use to anybody.
+            // After an interrupt the result is not used.
             if n == 0 || work.add(n).is_err() {
                 return self;
             }

@@ -10,7 +10,7 @@ use crate::interrupt;
 use crate::ops::{OP_INFO, Op};
 use crate::scalar::DType;
 
-/// Whether a file contains scalars of this type.
+/// Checks that a file contains scalars of this type.
 #[optimize(size)]
 pub(super) fn check_scalars(reader: &Reader<'_>, wanted: DType, lanes: usize) -> Result<Header> {
     let header = reader.header();
@@ -23,12 +23,12 @@ pub(super) fn check_scalars(reader: &Reader<'_>, wanted: DType, lanes: usize) ->
 }
 
 impl Topology<'_> {
-    /// The stored operands of a node; parts of blocks have none.
+    /// The operands of a node as stored; parts of blocks have none.
     fn stored_operands(self, node: usize) -> [u32; 2] {
         if self.ops[node] == Op::Part { [0, 0] } else { self.operands[node] }
     }
 
-    /// For each slot, how many numbers of the parameters the graph reads.
+    /// For each slot, the number of parameters that the graph reads.
     fn extents(self, n_stores: usize) -> Result<PerSlot<u64>> {
         let mut extents = PerSlot::of(0, n_stores)?;
         for node in interrupt::pieces(self.ops.len()).flatten().map(|node| node as u32) {
@@ -44,7 +44,7 @@ impl Topology<'_> {
     }
 }
 
-/// Begins the file of a graph with its structure.
+/// Starts the file of a graph with its structure.
 #[optimize(size)]
 pub(super) fn write_structure(header: Header, topology: Topology<'_>, n_stores: usize) -> Result<Writer> {
     let structure = topology.structure(&mut OP_INFO.iter().map(|row| row.op))?;
@@ -62,7 +62,7 @@ pub(super) fn write_structure(header: Header, topology: Topology<'_>, n_stores: 
     Ok(writer)
 }
 
-/// Ends the file with the labels.
+/// Finishes the file with the labels.
 #[optimize(size)]
 pub(super) fn write_labels(mut writer: Writer, labels: &[(u32, &str)]) -> Result<Vec<u8>> {
     let labels = labels.iter();
@@ -82,14 +82,14 @@ pub(super) struct StructureFile<'a> {
     extents: Section<'a, u64>,
 }
 
-/// The structure in a file, after every index has been checked.
+/// The structure in a file after every index was checked.
 pub(super) struct CheckedStructure {
     pub(super) ops: Vec<Op>,
     pub(super) extra: Vec<u32>,
     pub(super) needs: Needs,
 }
 
-/// Makes the check of a scalar type, from the ops and the lists of a graph.
+/// Creates the check for a scalar type, from the ops and the operand lists of a graph.
 type NewCheck<'a> = &'a dyn for<'c> Fn(&'c [Op], &'c mut [u32]) -> Result<Check<'c>>;
 
 impl<'a> StructureFile<'a> {
@@ -121,7 +121,7 @@ impl<'a> StructureFile<'a> {
         })
     }
 
-    /// Whether this is the structure of a graph, number by number.
+    /// Checks that this is the structure of the given graph, number by number.
     #[optimize(size)]
     pub(super) fn check_equal(&self, topology: Topology<'_>, n_stores: usize) -> Result<()> {
         let n = topology.ops.len();
@@ -156,12 +156,12 @@ impl<'a> StructureFile<'a> {
         Ok(())
     }
 
-    /// The operands of a node.
+    /// The operands of node `k`.
     pub(super) fn operands(&self, k: usize) -> [u32; 2] {
         [2 * k, 2 * k + 1].map(|at| self.operands.get(at).unwrap_or(0))
     }
 
-    /// Checks every index, for a graph that reads parameters of these lengths. `new` creates the check, for as many parameters.
+    /// Checks every index, for a graph that reads parameters of these lengths. `new` creates the check.
     #[optimize(size)]
     pub(super) fn checked(&self, lengths: &[usize], new: NewCheck<'_>) -> Result<CheckedStructure> {
         let (ops, mut extra) = (self.ops_of_nodes()?, self.lists.to_vec()?);
@@ -202,7 +202,7 @@ impl<'a> StructureFile<'a> {
         Ok(ops)
     }
 
-    /// Refuses identities of parameters whose number differs from the file's, or that are given twice.
+    /// Refuses the wrong number of identities of parameters, and repeated identities.
     #[optimize(size)]
     pub(super) fn check_stores(&self, stores: &[u64]) -> Result<()> {
         let distinct = stores.iter().enumerate().all(|(k, id)| !stores[..k].contains(id));

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::params::{Parameters, Slice, Tensor};
 use crate::scalar::{DType, Float};
 
-/// Under which key the text about the tensors stands in the file's metadata.
+/// The metadata key of the text that describes the tensors.
 const ABOUT: &str = "burtorch";
 
 fn dtype_of(dtype: DType) -> Result<Dtype> {

@@ -10,8 +10,7 @@ use super::levels::Target;
 use crate::simd::Real;
 use crate::sync::stop::Pace;
 
-/// Numbers of the inner dimension that are summed before the next tile: their activations (16 KB of f32) stay in the
-/// first-level cache.
+/// Numbers of the inner dimension per tile: their activations (16 KB of f32) stay in the first-level cache.
 const DEPTH: usize = 64;
 
 /// Simply: `y[o] = b[o] + sum over i of w[o][i] * x[i]` in every lane. Departures:
@@ -30,7 +29,7 @@ pub(super) fn forward<E: KernelFloat, T: Target, const L: usize>(w: &[E], bias: 
     while start < n_in {
         let end = n_in.min(start + DEPTH);
         let job = Job { w, n_in, n_out, from: start, to: end, overwrites: false };
-        // SAFETY: the lengths were checked above, and lanes divide into tiles.
+        // SAFETY: the lengths were checked above, and the lanes are a multiple of a tile.
         unsafe {
             let mut lane = 0;
             if T::fits::<E::Vector>(24) {
@@ -42,14 +41,14 @@ pub(super) fn forward<E: KernelFloat, T: Target, const L: usize>(w: &[E], bias: 
     }
 }
 
-/// The weights, and which part of the inner dimension is summed.
+/// The weights, and the part of the inner dimension to sum.
 struct Job<'a, E> {
     w: &'a [E],
     n_in: usize,
     n_out: usize,
     from: usize,
     to: usize,
-    /// Whether sums start at 0 and not at what is there.
+    /// Whether sums start at 0 instead of the existing values.
     overwrites: bool,
 }
 
@@ -126,8 +125,8 @@ unsafe fn forward_tiles<E: KernelFloat, T: Target, const L: usize, const K: usiz
     o
 }
 
-/// Simply: `dx[i] += sum over o of w[o][i] * dy[o]` in every lane. Departures: tiles of 6 inputs x 4 vectors of lanes, and
-/// outputs in blocks, as in [`forward`]; the rows of W of the next block come to the second-level cache meanwhile.
+/// Simply: `dx[i] += sum over o of w[o][i] * dy[o]` in every lane. Departures: tiles of 6 inputs x 4 vectors of lanes,
+/// and outputs in blocks, as in [`forward`]; the next block's rows of W are prefetched to the second-level cache.
 #[inline(always)]
 pub(super) fn input_grad<E: KernelFloat, T: Target, const L: usize, const SET: bool>(w: &[E], dy: &[E], dx: &mut [E]) {
     let (n_in, n_out) = (features::<L>(dx.len()), features::<L>(dy.len()));
@@ -139,7 +138,7 @@ pub(super) fn input_grad<E: KernelFloat, T: Target, const L: usize, const SET: b
     while start < n_out {
         let end = n_out.min(start + DEPTH);
         let job = Job { w, n_in, n_out, from: start, to: end, overwrites: SET && start == 0 };
-        // SAFETY: the lengths were checked above, and lanes divide into tiles.
+        // SAFETY: the lengths were checked above, and the lanes are a multiple of a tile.
         unsafe {
             let mut lane = 0;
             if T::fits::<E::Vector>(24) {

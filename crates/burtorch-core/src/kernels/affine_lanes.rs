@@ -23,9 +23,9 @@ leveled! {
 }
 
 /// Simply: for each output o, `y[o] = b[o] + sum over i of w[o][i] * x[i]`, where y[o] and x[i] are vectors of lanes.
-/// Departure: 8 outputs at once (4 where 8 sums do not fit the registers), so that one load of x[i] serves 8 products
-/// and no product waits for the one before it. At 1024 x 1024, 16 lanes of f32: 97 % of the core's peak. Weights of the
-/// next tile are asked for while this one is computed, as they come from the third-level cache where they are many.
+/// Departure: 8 outputs at once (4 if 8 sums do not fit the registers), so that one load of x[i] serves 8 products and
+/// no product waits for the previous one. At 1024 x 1024, 16 lanes of f32: 97 % of the core's peak. The next tile's
+/// weights are prefetched, because large matrices come from the third-level cache.
 #[inline(always)]
 fn forward_at<E: KernelFloat, T: Target, const L: usize>(w: &[E], bias: Option<&[E]>, x: &[E], y: &mut [E]) {
     let (n_in, n_out) = (features::<L>(x.len()), features::<L>(y.len()));
@@ -95,7 +95,7 @@ unsafe fn forward_tiles<E: KernelFloat, T: Target, const L: usize, const R: usiz
     o
 }
 
-/// Bytes of weights from which they come from the third-level cache, by rows or not at all in time.
+/// Bytes of weights above which they come from the third-level cache, and only reading by rows is fast enough.
 const LARGE: usize = 1 << 19;
 
 #[inline(always)]
@@ -110,7 +110,7 @@ fn input_grad_add_at<E: KernelFloat, T: Target, const L: usize>(w: &[E], dy: &[E
 
 /// Simply: for each input i, `dx[i] = sum over o of w[o][i] * dy[o]`, vectors of lanes. Departure: 16 inputs at once,
 /// which share the loads of dy[o] and read 16 neighbours of each row of W (one cache line of f32); at 1024 x 1024, 95 %
-/// of peak. Fewer where registers are few: 6 rather than 4 on AVX2, a third faster, since each line is read less often.
+/// of peak. Fewer with few registers: 6 instead of 4 on AVX2 is a third faster, because each line is read less often.
 #[inline(always)]
 fn input_grad<E: KernelFloat, T: Target, const L: usize, const SET: bool>(w: &[E], dy: &[E], dx: &mut [E]) {
     let (n_in, n_out) = (features::<L>(dx.len()), features::<L>(dy.len()));
@@ -139,9 +139,9 @@ fn input_grad<E: KernelFloat, T: Target, const L: usize, const SET: bool>(w: &[E
     }
 }
 
-/// The same sums in the same order for many weights: dx is passed once for every 16 rows of W, which come in as they lie
-/// in memory, where tiles of inputs would step from row to row and wait for each. Twice as fast at 1024 x 1024 on a CPU
-/// whose third-level cache is slow.
+/// The same sums in the same order for many weights: one pass over dx per 16 rows of W, which are read in memory order;
+/// tiles of inputs would step from row to row and wait for each. Twice as fast at 1024 x 1024 on a CPU with a slow
+/// third-level cache.
 ///
 /// # Safety
 /// `w` holds `n_out x n_in` numbers, where dy holds `n_out * L` and dx `n_in * L`.

@@ -14,11 +14,12 @@ use super::{
 /// Samples of a block.
 pub const BLOCK_LANES: usize = 64;
 
-/// Outputs from which a weight gradient is a product: for fewer, inputs are turned at less cost panel by panel.
+/// The number of outputs from which a weight gradient is computed as a matrix product; for fewer, transposing inputs by
+/// panels is cheaper.
 const MANY: usize = 64;
 
-/// Whether a block is a product. `affine_block` computes f32 5 % faster, as its 64 lanes need no copy; in f64, products are 1.3
-/// to 2.2 times as fast as groups of 8.
+/// Whether a block is computed as a matrix product. `affine_block` computes f32 5 % faster, because its 64 lanes need no
+/// copy; for f64, products are 1.3 to 2.2 times as fast as groups of 8.
 const fn is_product<E>() -> bool {
     size_of::<E>() > 4
 }
@@ -144,7 +145,7 @@ fn start_of<E: Default>(mode: Mode) -> Start<'static, E> {
     }
 }
 
-/// Inputs and outputs.
+/// The numbers of inputs and outputs.
 fn features<E>(w: &[E], x: &[E], y: &[E]) -> [usize; 2] {
     let [n_in, n_out] = [x, y].map(|x| super::lanes::features::<BLOCK_LANES>(x.len()));
     assert_eq!(w.len(), n_out * n_in, "a weight matrix must hold n_out x n_in numbers");

@@ -71,7 +71,7 @@ pub(super) fn mask<V: Pack>(truth: V::Mask) -> V {
     V::select(truth, V::of(1.0), V::of(0.0))
 }
 
-/// Equal numbers, zeros of any sign among them, or one is a NaN.
+/// For equal numbers, zeros of either sign included, or a NaN.
 #[inline(always)]
 fn tie<V: Pack>(x: V, y: V) -> V {
     V::select(x.is_eq(V::of(0.0)), x + y, V::select(x.is_nan(), x, y))
@@ -92,8 +92,8 @@ pub(super) fn unreached<V: Pack>(x: V) -> V::Mask {
     x.is_eq(V::of(0.0)) & V::of(1.0).copysign(x).is_lt(V::of(0.0))
 }
 
-/// `name(x, y) => z` makes the body of a kernel that writes `z`, an expression over vectors named like the input slices. The
-/// last vector overlaps the one before, or is padded, so every number takes one path.
+/// `name(x, y) => z` defines the body of a kernel that writes `z`, an expression over vectors named like the input
+/// slices. The last vector overlaps the previous one, or is padded, so every number takes the same path.
 macro_rules! elementwise {
     ($($name:ident($($arg:ident),*) => $z:expr;)*) => {$(
         #[inline(always)]
@@ -112,7 +112,7 @@ macro_rules! elementwise {
             }
             if at < z.len() && whole > 0 {
                 let at = z.len() - width;
-                // SAFETY: as above. Numbers that are done already are computed once more.
+                // SAFETY: as above. Overlapping numbers are computed twice.
                 unsafe {
                     $(let $arg = <T::Each<E>>::read($arg, at);)*
                     $z.write(z, at);
@@ -178,7 +178,7 @@ fn add_products_at<E: KernelFloat, T: Target>(x: &[E], y: &[E], adjoint: [bool; 
     }
 }
 
-/// The same for kernels that change what is there.
+/// The same for kernels that update their output.
 macro_rules! in_place {
     ($($name:ident |$x:ident, $total:ident| $z:expr;)*) => {$(
         #[inline(always)]
@@ -211,9 +211,9 @@ in_place! {
     smaller_to_at |x, total| smaller(total, x);
 }
 
-/// Eight running results in one vector of eight; what is left over meets single numbers. Results whose order shows in no bit
-/// come from four vectors (`from` a number that leaves any other as it is), because each waits for the one before: the largest
-/// of numbers in cache takes a third of the time.
+/// Eight running results in one vector; the rest is combined number by number. If the order of operations cannot affect
+/// the bits, four vectors are used (`from` is a neutral number), because each operation waits for the previous one: the
+/// maximum of numbers in cache takes a third of the time.
 macro_rules! of_eight {
     ($($name:ident from $start:expr, $step:literal at a time: |$x:ident, $total:ident| $z:expr;)*) => {$(
         #[inline(always)]
@@ -253,7 +253,7 @@ of_eight! {
     smaller_of_eight_at from f64::INFINITY, 4 at a time: |x, total| smaller(total, x);
 }
 
-/// Many short rows in one call: 16 numbers take as long as the call for one row did.
+/// Many short rows in one call: 16 numbers cost as much as one call for a single row.
 #[inline(always)]
 fn sums_of_rows_at<E: KernelFloat, T: Target>(x: &[E], n: usize, sums: &mut [E]) {
     assert_eq!(x.len(), n * sums.len(), "kernel operands differ in length");
@@ -266,7 +266,7 @@ fn sums_of_rows_at<E: KernelFloat, T: Target>(x: &[E], n: usize, sums: &mut [E])
             total = total + unsafe { E::V::<8>::read(row, at) };
             at += 8;
         }
-        // What is missing is -0.0, which changes no sum.
+        // The padding is -0.0, which does not change a sum.
         *sum = (total + E::V::<8>::read_or(&row[whole..], -E::default())).tree_sum();
     }
 }

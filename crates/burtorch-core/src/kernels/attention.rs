@@ -49,13 +49,13 @@ leveled! {
     ) = backward_at;
 }
 
-/// The sizes of a call, and where its parts stand.
+/// The sizes of a call, and the offsets of its parts.
 #[derive(Clone, Copy)]
 struct Shape {
     heads: usize,
     width: usize,
     groups: usize,
-    /// Features of a head.
+    /// Features per head.
     d: usize,
 }
 
@@ -72,13 +72,13 @@ impl Shape {
         Self { heads, width, groups, d: width / heads }
     }
 
-    /// Where head `h` of group `g` begins in q, k, v or the output.
+    /// The offset of head `h` of group `g` in q, k, v or the output.
     #[inline(always)]
     fn head<const L: usize>(self, g: usize, h: usize) -> usize {
         (g * self.width + h * self.d) * L
     }
 
-    /// Where the probabilities of head `h` and query group `g` begin; those of each key group follow.
+    /// The offset of the probabilities of head `h` and query group `g`, ordered by key group.
     #[inline(always)]
     fn block<const L: usize>(self, g: usize, h: usize) -> usize {
         (g * (g + 1) / 2 * self.heads + h * (g + 1)) * L * L
@@ -90,7 +90,7 @@ impl Shape {
     }
 }
 
-/// Which lanes row r of a block of L x L pairs of tokens covers.
+/// The lanes covered by row r of a block of L x L pairs of tokens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pairs {
     /// Every lane: the block lies below the diagonal.
@@ -165,11 +165,11 @@ unsafe fn accumulate<E: KernelFloat, T: Target, const L: usize>(
     }
 }
 
-/// Simply: for each head and query, scores against all keys up to it, their softmax, and that mixture of values.
-/// Departures:
-/// 1. A vector holds L queries and a row one key, so nothing is summed over lanes.
-/// 2. The shifted scores of all heads stand in one range, whose exponentials are taken in the widest vectors; they become
-///    the probabilities the backward pass reads.
+/// Simply: for each head and query, scores against all keys up to the query, their softmax, and the values weighted by
+/// it. Departures:
+/// 1. A vector holds L queries and a row one key, so there is no sum over lanes.
+/// 2. The shifted scores of all heads are contiguous, so that the widest vectors compute their exponentials; they
+/// become the probabilities that the backward pass reads.
 #[inline(always)]
 fn forward_at<E: KernelFloat, T: Target, const L: usize>(
     heads: usize,
@@ -204,7 +204,7 @@ fn forward_at<E: KernelFloat, T: Target, const L: usize>(
     }
 }
 
-/// Writes `q k^T / sqrt(d)` less its maximum over keys, and -inf where the key comes after the query.
+/// Writes `q k^T / sqrt(d)` minus its maximum over keys, and -inf for keys after the query.
 ///
 /// # Safety
 /// `g` and `h` are a group and a head of `shape`, and all lengths fit it.
@@ -235,7 +235,7 @@ unsafe fn shifted_scores<E: KernelFloat, T: Target, const L: usize>(
         }
     }
     for row in 0..(g + 1) * L {
-        // SAFETY: the rows written above.
+        // SAFETY: the rows were written above.
         unsafe { (E::V::<L>::read(probs, block + row * L) - max).write(probs, block + row * L) }
     }
 }
@@ -255,7 +255,7 @@ unsafe fn exp_block<E: KernelFloat, const L: usize>(x: &mut [E], at: usize) {
     }
 }
 
-/// Turns exponentials into probabilities and adds up values by them.
+/// Normalises exponentials to probabilities, and adds up the values weighted by them.
 ///
 /// # Safety
 /// As for [`shifted_scores`].
@@ -290,10 +290,10 @@ unsafe fn mix_values<E: KernelFloat, T: Target, const L: usize>(
     }
 }
 
-/// Simply, for each head: `dp = dout v^T`, `ds = p * (dp - sum p dp) / sqrt(d)`, `dq = ds k`, `dk = ds^T q`,
-/// `dv = p^T dout`. Departures:
-/// 1. `sum p dp` is `sum over features of dout * out`: no second pass over keys, and no room for dp.
-/// 2. Blocks of L x L pairs are turned in registers for dk and dv, whose lanes are keys.
+/// Simply, for each head: `dp = dout v^T`, `ds = p * (dp - sum p dp) / sqrt(d)`, `dq = ds k`, `dk = ds^T q`, `dv = p^T
+/// dout`. Departures:
+/// 1. `sum p dp` equals `sum over features of dout * out`: no second pass over keys, and no memory for dp.
+/// 2. Blocks of L x L pairs are transposed in registers for dk and dv, whose lanes are keys.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "the operands of attention")]
 fn backward_at<E: KernelFloat, T: Target, const L: usize>(

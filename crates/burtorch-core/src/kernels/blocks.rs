@@ -13,10 +13,10 @@ use crate::sync::stop::Pace;
 
 /// What block ops compute, per scalar type. Graphs of other types have elementwise and reduction blocks only.
 pub trait BlockMath: TokenMath {
-    /// The kernels over whole slices, which code for all scalar types looks up by type.
+    /// The kernels over whole slices, looked up by type in code for all scalar types.
     const SLICES: SliceKernels<Self>;
 
-    /// How many scalars of working memory the kernels of a dense layer need for each thread.
+    /// Workspace of a dense layer, in scalars per thread.
     fn affine_workspace_len(_n_in: usize, _n_out: usize) -> usize {
         0
     }
@@ -32,12 +32,12 @@ pub trait BlockMath: TokenMath {
         naive::affine_forward(w, bias, x, y);
     }
 
-    /// `dx += W^T dy`. No entry is `-0.0` afterwards; one that was, the mark of "not reached", counts as nothing.
+    /// `dx += W^T dy`. No entry is `-0.0` afterwards; an entry of `-0.0`, the mark of "not reached", counts as 0.
     fn affine_input_grad_add(w: &[Self::Elem], dy: &[Self], dx: &mut [Self], _working: Working<'_, Self>) {
         naive::affine_input_grad_add(w, dy, dx);
     }
 
-    /// As [`BlockMath::affine_input_grad_add`]: in these columns, which are different ones, and where that is faster in others.
+    /// As [`BlockMath::affine_input_grad_add`] for these columns, which are distinct, and for others if that is faster.
     fn affine_input_grad_columns(
         w: &[Self::Elem],
         dy: &[Self],
@@ -48,14 +48,14 @@ pub trait BlockMath: TokenMath {
         Self::affine_input_grad_add(w, dy, dx, working);
     }
 
-    /// `dx = W^T dy`, whatever dx held: the bits of the same added to "not reached".
+    /// `dx = W^T dy`, regardless of the content of dx: the same bits as adding to "not reached".
     fn affine_input_grad_set(w: &[Self::Elem], dy: &[Self], dx: &mut [Self], working: Working<'_, Self>) {
         dx.fill(Self::UNREACHED);
         Self::affine_input_grad_add(w, dy, dx, working);
     }
 
-    /// `dw = sum dy x^T` and `db = sum dy`, or the same added, over all samples of all groups: `dy[g]` and `x[g]` belong
-    /// together, in the order of samples. `working` holds at least `PANEL` scalars for each group.
+    /// `dw = sum dy x^T` and `db = sum dy`, or the same added, over all samples of all groups: `dy[g]` belongs to
+    /// `x[g]`, in the order of samples. `working` holds at least `PANEL` scalars per group.
     fn affine_weight_grad(
         dy: &[&[Self]],
         x: &[&[Self]],
@@ -67,8 +67,8 @@ pub trait BlockMath: TokenMath {
         naive::affine_weight_grad(dy, x, dw, db, mode);
     }
 
-    /// The parts of `sum dy x^T` that are asked for, with the bits of the whole, set or added in memory for all weights or for
-    /// those that are asked for. Operands as above.
+    /// The requested parts of `sum dy x^T`, with the same bits as the whole, set or added, in memory for all weights or
+    /// only for the requested ones. Operands as above.
     fn affine_weight_grad_parts(
         dy: &[&[Self]],
         x: &[&[Self]],
@@ -93,13 +93,13 @@ pub trait BlockMath: TokenMath {
         weight_grad_ones_by::<Self>(Self::affine_weight_grad, (dy, x), weights, (out, mode), panel);
     }
 
-    /// Adds `sum dy`, with the bits of the whole, for the outputs of a range. Operands as above.
+    /// Adds `sum dy` for the outputs of a range, with the same bits as the whole. Operands as above.
     fn affine_bias_grad_part(dy: &[&[Self]], outputs: Range<usize>, out: &mut [Self::Elem], panel: &mut [Self]) {
         bias_grad_part_by(Self::affine_weight_grad, dy, outputs, out, panel);
     }
 
-    /// `dx = W^T dy`, where asked for, and then `W -= lr dy x^T` and `b -= lr dy`, summed over lanes. `working` holds at least
-    /// `PANEL` scalars and, where `dx` is asked for, as many as above.
+    /// `dx = W^T dy`, if requested, and then `W -= lr dy x^T` and `b -= lr dy`, summed over lanes. `working` holds at
+    /// least `PANEL` scalars and, if `dx` is requested, as many as above.
     fn affine_descend(
         lr: Self::Elem,
         dy: &[Self],
@@ -128,7 +128,7 @@ pub trait BlockMath: TokenMath {
         naive::cross_entropy(z, classes, p)
     }
 
-    /// The softmax of `z` into `p`, as the cross-entropies leave it: for gradients without losses.
+    /// Writes the softmax of `z` to `p`, as the cross-entropies do: for gradients without losses.
     fn probabilities(z: &[Self], p: &mut [Self]) {
         naive::softmax(z, p);
     }
@@ -148,7 +148,7 @@ pub trait BlockMath: TokenMath {
         naive::soft_cross_entropy_pull(g, p, t, dz);
     }
 
-    /// Adds `factor` times what the rows receive to the gradients of the table.
+    /// Adds `factor` times the adjoints of the rows to the gradients of the table.
     fn scatter_add(factor: Self::Elem, grad: &[Self], indices: &[u32], table_grad: &mut [Self::Elem]) {
         naive::scatter_add(factor, grad, indices, table_grad);
     }
@@ -365,7 +365,7 @@ pub mod naive {
         for (k, (dz, &p)) in dz.iter_mut().zip(p).enumerate() {
             let mut change = p;
             for (lane, _) in classes.iter().enumerate().filter(|&(_, &class)| class as usize == k) {
-                // p - 1 is exact where the probability is at least one half, and rounds once elsewhere.
+                // p - 1 is exact if the probability is at least one half, and rounds once otherwise.
                 change = change.with_lane(lane, p.lane(lane) - S::Elem::lit(1.0));
             }
             *dz = *dz + (g * change + S::lit(0.0));
@@ -409,7 +409,7 @@ pub mod naive {
         for &z in &z[1..] {
             top = S::select(top.less(z), z, S::select(z.nan_mask(), z, top));
         }
-        // A maximum of +-inf would make inf - inf; without the shift the formula gives what the limit says.
+        // A maximum of +-inf would give inf - inf; without the shift the formula gives the limit.
         let shift = S::select(top.abs().less(S::splat(S::Elem::from_f64(f64::INFINITY))), top, S::lit(0.0));
         let mut total = S::lit(0.0);
         for (p, &z) in p.iter_mut().zip(z) {

@@ -13,32 +13,33 @@ use crate::simd::{Simd, array_of, slices};
 /// A vector of numbers without padding.
 ///
 /// # Safety
-/// A value of the type is its `LANES` numbers of type `Elem`, one after another, and nothing else.
+/// A value of the type consists of its `LANES` numbers of type `Elem` in order, and nothing else.
 unsafe trait Flat: Scalar {}
 
 /// The numbers in vectors, element by element.
 #[inline(always)]
 fn flat<S: Flat>(x: &[S]) -> &[S::Elem] {
     const { assert!(size_of::<S>() == S::LANES * size_of::<S::Elem>()) };
-    // SAFETY: the trait promises that these are so many numbers; vectors are aligned more strictly than numbers.
+    // SAFETY: by the contract of the trait the memory holds this many numbers; vectors are aligned more strictly than
+    // numbers.
     unsafe { std::slice::from_raw_parts(x.as_ptr().cast(), x.len() * S::LANES) }
 }
 
-/// As [`flat`], to write.
+/// As [`flat`], mutably.
 #[inline(always)]
 fn flat_mut<S: Flat>(x: &mut [S]) -> &mut [S::Elem] {
     const { assert!(size_of::<S>() == S::LANES * size_of::<S::Elem>()) };
-    // SAFETY: as above, and any numbers make a vector.
+    // SAFETY: as above, and any numbers form a valid vector.
     unsafe { std::slice::from_raw_parts_mut(x.as_mut_ptr().cast(), x.len() * S::LANES) }
 }
 
-/// The same working memory in numbers.
+/// The same workspace as numbers.
 #[inline(always)]
 fn flat_working<S: Flat>(working: Working<'_, S>) -> Working<'_, S::Elem> {
     Working { memory: flat_mut(working.memory), n_threads: working.n_threads }
 }
 
-/// One group after another as slices of numbers.
+/// Groups as slices of numbers.
 #[inline(always)]
 fn flat_groups<'a, S: Flat>(groups: &[&'a [S]]) -> [&'a [S::Elem]; MAX_GROUPS] {
     array_of(|g| groups.get(g).map_or(&[][..], |group| flat(group)))

@@ -20,8 +20,8 @@ leveled! {
     pub fn relu_backward<E>(x: &[E], dy: &[E], dx: &mut [E], mode: Mode) = relu_at;
 }
 
-/// `name(x, y) => change` makes the body of a kernel that gives `change`, an expression over vectors named like the input
-/// slices, to `dx`. The last vector is padded, so every element takes one path.
+/// `name(x, y) => change` defines the body of a kernel that adds `change`, an expression over vectors named like the
+/// input slices, to `dx`. The last vector is padded, so every element takes the same path.
 macro_rules! backward {
     ($($name:ident($($arg:ident),*) => $change:expr;)*) => {$(
         #[inline(always)]
@@ -59,20 +59,20 @@ backward! {
     relu_at(x, dy) => masked(x, dy);
 }
 
-/// `dy` where x is positive, 0 where it is not, x where it is NaN.
+/// `dy` where x is positive, x where it is NaN, otherwise 0.
 #[inline(always)]
 fn masked<V: Pack>(x: V, dy: V) -> V {
     let zero = V::of(0.0);
     V::select(x.is_gt(zero), dy, V::select(x.is_le(zero), zero, x))
 }
 
-/// An adjoint with `change` added. Adding +0.0 first keeps `-0.0`, the mark of "not reached", out of the result.
+/// An adjoint plus `change`. Adding +0.0 first keeps `-0.0`, the mark of "not reached", out of the result.
 #[inline(always)]
 pub(super) fn plus_change<V: Pack>(before: V, change: V) -> V {
     before + (change + V::of(0.0))
 }
 
-/// Gives `change` to `dx[j..]`.
+/// Sets `dx[j..]` to `change`, or adds to it.
 ///
 /// # Safety
 /// `j + V::LANES` is at most the length of `dx`.

@@ -9,16 +9,12 @@ use crate::simd::{Mask, Real, Simd, SimdUint, paired};
 /// A number type that kernels are compiled for: f32 or f64. Its [`Element::Vector`] is the fixed virtual width in which
 /// reductions are defined, 16 of f32 or 8 of f64.
 pub trait KernelFloat: Element<Vector: Pack<Elem = Self>> + PartialOrd {
-    /// A vector of `N` of these.
     #[doc(hidden)]
     type V<const N: usize>: Pack<Elem = Self>;
-    /// A vector of 16 bytes.
     #[doc(hidden)]
     type Bytes16: Pack<Elem = Self>;
-    /// A vector of 32 bytes.
     #[doc(hidden)]
     type Bytes32: Pack<Elem = Self>;
-    /// A vector of 64 bytes.
     #[doc(hidden)]
     type Bytes64: Pack<Elem = Self>;
 }
@@ -42,47 +38,48 @@ pub trait Pack: Real {
     fn write_some(self, to: &mut [Self::Elem]);
     /// True in the first `count` lanes.
     fn first(count: usize) -> Self::Mask;
-    /// The numbers from `from` on where `mask` holds, and 0 elsewhere.
+    /// The numbers at `from` in the lanes of `mask`, and 0 elsewhere.
     ///
     /// # Safety
-    /// The numbers where `mask` holds may be read.
+    /// The numbers in the lanes of `mask` may be read.
     unsafe fn read_masked(from: *const Self::Elem, mask: Self::Mask) -> Self;
-    /// Writes the lanes where `mask` holds.
+    /// Writes the lanes of `mask`.
     ///
     /// # Safety
-    /// The numbers where `mask` holds may be written.
+    /// The numbers in the lanes of `mask` may be written.
     unsafe fn write_masked(self, to: *mut Self::Elem, mask: Self::Mask);
     /// Lane `i` takes the value of lane `(i + BY) % LANES`.
     fn rotate<const BY: usize>(self) -> Self;
-    /// The lanes of both in turn: `(a0, b0, a1, b1, ..)` as a first and a second half.
+    /// The lanes of both interleaved: `(a0, b0, a1, b1, ..)` as a first and a second half.
     fn interleaved(self, other: Self) -> (Self, Self);
 
-    /// The lanes of both in turn within each 16 bytes: those from the first halves of them, and those from the second halves.
+    /// The lanes of both interleaved within each 16 bytes: those from the first halves, and those from the second
+    /// halves.
     fn interleaved_pieces(self, other: Self) -> [Self; 2];
-    /// 16 bytes from each place, one after the other.
+    /// 16 bytes from each address, in order.
     ///
     /// # Safety
-    /// They may be read at `at(piece)` for each of the pieces of a vector.
+    /// 16 bytes may be read at `at(piece)` for each piece of a vector.
     unsafe fn read_pieces(at: impl Fn(usize) -> *const Self::Elem) -> Self;
 
-    /// Elements of `from` at up to `LANES` places; 0 in the lanes that are left.
+    /// The elements of `from` at up to `LANES` indices; 0 in the remaining lanes.
     ///
     /// # Safety
-    /// Every place is below `from.len()`.
+    /// Every index is below `from.len()`.
     unsafe fn gather(from: &[Self::Elem], places: &[u32]) -> Self;
 
-    /// Elements `at` and `at + 1` of `from` in turn.
+    /// Elements `at` and `at + 1` of `from`, alternating.
     ///
     /// # Safety
     /// `at + 2 <= from.len()`.
     unsafe fn read_pair(from: &[Self::Elem], at: usize) -> Self;
-    /// The lanes of both halves in turn.
+    /// The lanes of the two halves interleaved.
     fn zipped(self) -> Self;
-    /// Even lanes, then odd ones.
+    /// Even lanes, then odd lanes.
     fn unzipped(self) -> Self;
     /// Each lane of the first half twice.
     fn twice(self) -> Self;
-    /// Sums of neighbouring lanes, those of `self` and then those of `other`.
+    /// Sums of neighbouring lanes of `self`, then of `other`.
     fn pair_sums(self, other: Self) -> Self;
 
     /// `other` where it is greater, else `self`.
@@ -91,7 +88,7 @@ pub trait Pack: Real {
         Self::select(other.is_gt(self), other, self)
     }
 
-    /// The sum of the lanes of a vector of 1, 2, 4, 8 or 16: halves are added until one lane is left.
+    /// The sum of 1, 2, 4, 8 or 16 lanes: adds the halves until one lane is left.
     #[inline(always)]
     fn tree_sum(mut self) -> Self::Elem {
         if Self::LANES >= 16 {
@@ -128,10 +125,10 @@ pub trait Pack: Real {
     }
 }
 
-/// Asks for the cache line at `place`, which may be any address, to be in the cache soon.
+/// Prefetches the cache line at `place`, which may be any address.
 #[inline(always)]
 pub(super) fn prefetch_at<E>(place: *const E) {
-    // SAFETY: a hint may name any address; nothing is read.
+    // SAFETY: a prefetch accepts any address and reads nothing.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(place.cast());
@@ -140,13 +137,13 @@ pub(super) fn prefetch_at<E>(place: *const E) {
     let _ = place;
 }
 
-/// Asks for the cache line with number `at` of `from`, which may lie behind its end, to be in the cache soon.
+/// Prefetches the cache line of element `at` of `from`, which may lie beyond the end.
 #[inline(always)]
 pub(super) fn prefetch<E>(from: &[E], at: usize) {
     prefetch_at(from.as_ptr().wrapping_add(at));
 }
 
-/// As [`prefetch`], of what lies `distance` numbers before `from`.
+/// As [`prefetch`], for the line `distance` numbers before `from`.
 #[inline(always)]
 pub(super) fn prefetch_before<E>(from: &[E], distance: usize) {
     prefetch_at(from.as_ptr().wrapping_sub(distance));
@@ -161,7 +158,7 @@ pub(super) fn prefetch_far<E>(from: &[E], at: usize) {
 /// As [`prefetch_at`], to the second-level cache only.
 #[inline(always)]
 pub(super) fn prefetch_far_at<E>(place: *const E) {
-    // SAFETY: a hint may name any address; nothing is read.
+    // SAFETY: a prefetch accepts any address and reads nothing.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(place.cast());
@@ -262,7 +259,7 @@ macro_rules! kernel_float {
             unsafe fn gather(from: &[$t], places: &[u32]) -> Self {
                 let (mask, places) =
                     (Mask::from_bitmask(!(u64::MAX << places.len())), Simd::<u32, N>::load_or_default(places));
-                // SAFETY: lanes that hold a place name a number of `from`, as the caller promises.
+                // SAFETY: as the caller promises, lanes that hold an index are within `from`.
                 unsafe { Simd::gather_select_unchecked(from, mask, places.cast(), Simd::splat(0.0)) }
             }
 

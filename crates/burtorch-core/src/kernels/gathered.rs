@@ -22,12 +22,13 @@ leveled! {
     pub fn add_rows<E>(table: &[E], rows: &[u32], a: &[E], y: &mut [E]) = add_rows_at;
 }
 
-/// Bytes of the rows that are asked for ahead of those in work: for the nearest cache, and before that for the second one, where
-/// a core waits for many more lines at a time. Rows of 2.4 kB at random places of memory come 1.6 times as fast by both.
+/// How many bytes ahead rows are prefetched to the first-level cache; and further ahead to the second-level cache, for
+/// which a core can have many more pending lines. Together they make rows of 2.4 kB at random addresses 1.6 times as
+/// fast.
 const NEAR: usize = 1 << 13;
 const FAR: usize = 5 << 13;
 
-/// How many rows have so many bytes: few, but not none.
+/// The number of rows in this many bytes, small but at least one.
 #[inline(always)]
 fn rows_of<E>(bytes: usize, width: usize) -> usize {
     (bytes / (width * size_of::<E>()).max(1)).clamp(4, 64)
@@ -53,7 +54,7 @@ pub fn ask_for_next_rows<E>(table: &[E], rows: &[u32], width: usize) {
     }
 }
 
-/// A table and the list of its rows, of which `at` is in work.
+/// A table and a list of its rows; `at` is the current one.
 struct List<'a, E> {
     table: &'a [E],
     rows: &'a [u32],
@@ -73,14 +74,14 @@ impl<'a, E> List<'a, E> {
         &self.table[self.rows[k] as usize * self.width..][..self.width]
     }
 
-    /// Where the row begins that comes so many after row `k`; `k` itself, if none does.
+    /// The start of the row `distance` after row `k`; row `k` itself at the end.
     #[inline(always)]
     fn after(&self, k: usize, distance: usize) -> *const E {
         let row = *self.rows.get(k + distance).unwrap_or(&self.rows[k]);
         self.table.as_ptr().wrapping_add(row as usize * self.width)
     }
 
-    /// What is asked for while `R` rows from `k` on are in work.
+    /// The rows to prefetch while `R` rows from `k` on are processed.
     #[inline(always)]
     fn ahead<const R: usize>(&self, k: usize) -> Option<Ahead<E, R>> {
         let at = |distance| array_of(|r| self.after(k + r, distance));
@@ -88,7 +89,7 @@ impl<'a, E> List<'a, E> {
     }
 }
 
-/// Products of `R` rows at a time with `P` points.
+/// The products of `R` rows at a time with `P` points.
 #[inline(always)]
 fn products<E: KernelFloat, T: Target, const R: usize, const P: usize>(
     list: &List<'_, E>,
@@ -114,7 +115,7 @@ fn dots_of_rows_at<E: KernelFloat, T: Target>(table: &[E], rows: &[u32], x: &[E]
     let list = List::new(table, rows, x.len());
     let n = to.len();
     let put = |k: usize, [product]: [E; 1]| to[k] = product;
-    // 16 sums fit into the registers, or 4.
+    // The registers hold 16 sums, or 4.
     if T::fits::<E::Vector>(16) {
         products::<E, T, 4, 1>(&list, [x], put, n);
     } else {

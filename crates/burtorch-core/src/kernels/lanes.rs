@@ -13,7 +13,8 @@ pub(super) fn features<const L: usize>(len: usize) -> usize {
     len / L
 }
 
-/// Row r lane c becomes row c lane r: log2 L rounds of interleaving, each of which rotates the bits of (row, lane).
+/// Transposes: row r lane c becomes row c lane r, in log2 L rounds of interleaving, each of which rotates the bits of
+/// (row, lane).
 #[inline(always)]
 pub(super) fn transposed<V: Pack, const L: usize>(mut rows: [V; L]) -> [V; L] {
     const { assert!(V::LANES == L) };
@@ -26,10 +27,10 @@ pub(super) fn transposed<V: Pack, const L: usize>(mut rows: [V; L]) -> [V; L] {
     rows
 }
 
-/// Lanes that are turned together in groups of 64.
+/// Lanes transposed together in groups of 64.
 pub(super) const PART: usize = 16;
 
-/// Runs `part::<E, L, P>(..)` with the number P of lanes that are turned together: all of a group, or a part of 64.
+/// Calls `part::<E, L, P>(..)` with the number P of lanes to transpose together: a whole group, or a part of 64.
 macro_rules! in_parts {
     ($part:ident::<$e:ident $(, $t:ident)? ; $l:ident>($($arg:expr),*)) => {
         if $l > $crate::kernels::lanes::PART {
@@ -44,7 +45,7 @@ pub(super) use in_parts;
 /// Elements `i..i + P` of `L` lanes, as one vector of elements for each of the `P` lanes from `lane` on.
 ///
 /// # Safety
-/// `from` holds `(i + P) * L` numbers or more, and `lane + P` is at most `L`.
+/// `from` holds at least `(i + P) * L` numbers, and `lane + P` is at most `L`.
 #[inline(always)]
 pub(super) unsafe fn lanes_of<E: KernelFloat, const L: usize, const P: usize>(
     from: &[E],

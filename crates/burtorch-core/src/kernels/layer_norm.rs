@@ -44,7 +44,7 @@ leveled! {
     ) = weight_grad_at;
 }
 
-/// Sums `term(i)` over the features. Departure: four sums in turn, because each addition takes 4 cycles.
+/// Sums `term(i)` over the features. Departure: four alternating sums, because each addition takes 4 cycles.
 macro_rules! feature_sum {
     ($n:expr, |$i:ident, $sum:ident| $next:expr) => {{
         let mut sums = [E::V::<L>::of(0.0); 4];
@@ -126,8 +126,8 @@ fn input_grad_at<E: KernelFloat, T: Target, const L: usize>(
     }
 }
 
-/// Simply: `dgain[i] += sum over lanes of dy * u` and `dbias[i] += sum of dy`. Departure: L features at a time are turned
-/// in registers, so that lanes are added one after the other in L sums side by side.
+/// Simply: `dgain[i] += sum over lanes of dy * u` and `dbias[i] += sum of dy`. Departure: L features at a time are
+/// transposed in registers, so that L sums run side by side, each adding the lanes in order.
 #[inline(always)]
 fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
     x: &[E],

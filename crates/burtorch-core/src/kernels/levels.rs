@@ -5,18 +5,18 @@
 
 use super::float::{KernelFloat, Pack};
 
-/// What a kernel body may assume of the CPU it is compiled for.
+/// What a kernel may assume of the CPU for which it is compiled.
 pub(crate) trait Target: Copy + 'static {
     /// Whether multiply-add has one rounding.
     const FUSED: bool;
-    /// Bytes in all vector registers together: decides how large a tile of sums fits.
+    /// Bytes of all vector registers; determines how large a tile of sums fits.
     const REGISTER_FILE: usize;
-    /// Whether numbers at eight places are read faster by one instruction than one by one.
+    /// Whether a gather instruction for eight numbers is faster than eight loads.
     const GATHERS: bool;
-    /// What one register holds.
+    /// A vector of one register.
     type Register<E: KernelFloat>: Pack<Elem = E>;
-    /// What operations on each number of a slice take at once: 64 bytes. Without masks in the CPU the end of a slice is that
-    /// many numbers one by one, so there it is a register.
+    /// The vector for elementwise operations on slices: 64 bytes. Without masked instructions the rest of a slice is
+    /// processed number by number, so there it is one register.
     type Each<E: KernelFloat>: Pack<Elem = E>;
 
     /// `a * b + c`, fused where the CPU can.
@@ -25,8 +25,8 @@ pub(crate) trait Target: Copy + 'static {
         if Self::FUSED { a.mul_add(b, c) } else { a * b + c }
     }
 
-    /// A formula of [`crate::simd::math`], `inlined` into a kernel where the CPU fuses. Elsewhere each multiply-add is a call, and
-    /// so is the whole formula, of which there is then one copy.
+    /// A formula of [`crate::simd::math`], `inlined` into a kernel if the CPU has fused multiply-add. Otherwise each
+    /// multiply-add is a call, and so the whole formula is `called`, which compiles it once.
     #[inline(always)]
     fn formula<V: Pack>(inlined: impl FnOnce() -> V, called: impl FnOnce() -> V) -> V {
         if Self::FUSED { inlined() } else { called() }
@@ -56,7 +56,7 @@ macro_rules! targets {
 }
 
 targets! {
-    /// What every CPU of the architecture has.
+    /// The baseline of the architecture.
     Baseline { fused: false, gathers: false, registers: 16 of Bytes16 = 16, each: Bytes16 }
     /// Advanced SIMD on aarch64.
     Neon { fused: true, gathers: false, registers: 32 of Bytes16 = 16, each: Bytes64 }
@@ -66,8 +66,8 @@ targets! {
     Avx512 { fused: true, gathers: true, registers: 32 of Bytes64 = 64, each: Bytes64 }
 }
 
-/// Declares public kernels. `pub fn dot<E>(x: &[E]) -> E = dot_at;` makes `dot`, which checks the level in use and runs
-/// `dot_at::<E, T>` (an `#[inline(always)]` function) compiled for that level's instructions as [`Target`] `T`.
+/// Declares public kernels. `pub fn dot<E>(x: &[E]) -> E = dot_at;` defines `dot`, which selects the level in use and
+/// calls `dot_at::<E, T>` (an `#[inline(always)]` function) compiled for that level's instructions as [`Target`] `T`.
 macro_rules! leveled {
     ($(
         $(#[$doc:meta])*
@@ -87,7 +87,7 @@ macro_rules! leveled {
             fn avx2<$e: $crate::kernels::KernelFloat $(, const $l: usize)?>($($arg: $ty),*) $(-> $ret)? {
                 $body::<$e, levels::Avx2 $(, $l)?>($($arg),*)
             }
-            // A copy of its own, not one in each caller.
+            // Not inlined, so that there is one copy.
             #[cfg(target_arch = "x86_64")]
             #[inline(never)]
             #[optimize(size)]
@@ -112,8 +112,8 @@ macro_rules! leveled {
     )*};
 }
 
-/// Runs `step::<V, ..>(j, ..)` over the positions `0..n`: whole vectors of the fixed virtual width, then of 8, of 4, and
-/// single numbers. For steps whose result at a position does not depend on the width.
+/// Runs `step::<V, ..>(j, ..)` over the positions `0..n`: whole vectors of the fixed virtual width, then of 8, of 4,
+/// and single numbers. Only for steps whose result at a position does not depend on the width.
 macro_rules! columns {
     ($e:ident, $n:expr, $step:ident[$($generic:tt)*]($($arg:expr),* $(,)?)) => {{
         use $crate::kernels::float::KernelFloat;

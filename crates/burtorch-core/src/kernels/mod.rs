@@ -101,8 +101,8 @@ pub use weight_pieces::{OneWeight, WeightParts, affine_weight_grad_ones_lanes, a
 /// What a kernel does with the numbers already in its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Overwrites them. The same bits as filling with zeros and then adding.
+    /// Overwrites gradients. The same bits as filling with zeros and then adding.
     Set,
-    /// Continues the sum they hold.
+    /// Adds to the existing gradients.
     Add,
 }

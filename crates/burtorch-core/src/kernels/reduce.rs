@@ -60,12 +60,12 @@ fn sum_squares_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
     dot_rows::<E, T, 1, 1>([x], [x], None)[0][0]
 }
 
-/// Where rows begin that are asked for while others are in work.
+/// The rows to prefetch while others are processed.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead<E, const R: usize> {
-    /// Rows that come next, for the nearest cache.
+    /// The next rows, for the first-level cache.
     pub(super) near: [*const E; R],
-    /// Rows that come after those, for the second-level cache.
+    /// Rows after those, for the second-level cache.
     pub(super) far: Option<[*const E; R]>,
 }
 
@@ -137,7 +137,7 @@ pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize, const P: usize
             k = n;
         }
     }
-    // No closure, which would be compiled for any CPU.
+    // Not a closure, which would be compiled without the level's instructions.
     let mut totals = [[E::default(); P]; R];
     for r in 0..R {
         for p in 0..P {
@@ -169,7 +169,7 @@ pub(super) fn sum_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
     ((a + b) + (c + d)).tree_sum()
 }
 
-/// Ones are summed in the lanes of numbers.
+/// Adds ones in the lanes of the numbers.
 #[inline(always)]
 fn count_reaching_at<E: KernelFloat, T: Target>(x: &[E], least: E) -> E {
     let (zero, one, least) = (E::Vector::of(0.0), E::Vector::of(1.0), E::Vector::splat(least));
@@ -183,7 +183,7 @@ fn count_reaching_at<E: KernelFloat, T: Target>(x: &[E], least: E) -> E {
     ((a + b) + (c + d)).tree_sum()
 }
 
-/// Departure from looking at each: 0 times what is not finite is NaN, and stays so in a sum.
+/// Departure from checking each number: 0 times a non-finite number is NaN, which persists in a sum.
 #[inline(always)]
 fn all_finite_at<E: KernelFloat, T: Target>(x: &[E]) -> bool {
     let zero = E::Vector::splat(E::default());
@@ -196,8 +196,8 @@ fn all_finite_at<E: KernelFloat, T: Target>(x: &[E]) -> bool {
     ((a + b) + (c + d)).tree_sum() == E::default()
 }
 
-/// One row after the other: rows beside each other would share loads of x, but numbers come faster in one stream. A short x stays in
-/// registers instead, where they are many.
+/// Row by row: several rows at once would share loads of x, but a single stream is read faster. A short x stays in
+/// registers if there are many.
 #[inline(always)]
 fn dots_at<E: KernelFloat, T: Target>(rows: &[E], x: &[E], to: &mut [E]) {
     let n = x.len();
@@ -216,11 +216,11 @@ fn dots_at<E: KernelFloat, T: Target>(rows: &[E], x: &[E], to: &mut [E]) {
     }
 }
 
-/// Vectors of x that registers hold.
+/// Vectors of x that fit in registers.
 const HELD: usize = 16;
 
-/// [`dots_at`] of an x of at most `C` vectors, and more than `C - 4`. What is missing is -0.0 in x and 0 in rows, so their products
-/// change no sum.
+/// [`dots_at`] for an x of more than `C - 4` and at most `C` vectors. The padding is -0.0 in x and 0 in rows, so its
+/// products do not change a sum.
 #[inline(always)]
 fn dots_of_held<E: KernelFloat, T: Target, const C: usize>(rows: &[E], x: &[E], to: &mut [E]) {
     let (n, width) = (x.len(), E::Vector::LANES);
@@ -231,7 +231,7 @@ fn dots_of_held<E: KernelFloat, T: Target, const C: usize>(rows: &[E], x: &[E], 
     let masks: [_; 4] = std::array::from_fn(|k| E::Vector::first(n.saturating_sub((C - 4 + k) * width).min(width)));
     for (row, to) in rows.chunks_exact(n).zip(to) {
         let mut sums = [E::Vector::splat(-E::default()); 4];
-        // SAFETY: the row has more than `C - 4` vectors, and masks hold for its numbers only.
+        // SAFETY: the row has more than `C - 4` vectors, and the masks cover only its numbers.
         unsafe {
             for k in 0..C / 4 - 1 {
                 for a in 0..4 {
@@ -276,7 +276,8 @@ fn dots_of_columns_at<E: KernelFloat, T: Target>(
         }
         let mut j = 0;
         while j < n {
-            // SAFETY: all rows lie between the first and the last, both of which hold n numbers, and so does each row of the room.
+            // SAFETY: all rows lie between the first and the last, both of which hold n numbers, as does each row of
+            // the workspace.
             unsafe {
                 if T::fits::<E::Vector>(20) && n >= 4 * lanes && n - j > 2 * lanes {
                     lane_step::<E::Vector, T, 4>(j.min(n - 4 * lanes), v, lane, first, stride, room);
@@ -333,7 +334,7 @@ unsafe fn lane_step<V: Pack<Elem: KernelFloat>, T: Target, const C: usize>(
 }
 
 /// # Safety
-/// `row` is below the length of `v`, and `C` vectors of numbers can be read in each of so many rows from `first` on.
+/// `row` is below the length of `v`, and `C` vectors of numbers can be read in each row from `first` on.
 #[inline(always)]
 unsafe fn add_row<V: Pack<Elem: KernelFloat>, T: Target, const C: usize>(
     v: &[V::Elem],
@@ -352,7 +353,7 @@ unsafe fn add_row<V: Pack<Elem: KernelFloat>, T: Target, const C: usize>(
     }
 }
 
-/// The inner products of `R` rows that lie one after the other; those behind them are asked for.
+/// The inner products of `R` consecutive rows; prefetches the rows after them.
 #[inline(always)]
 pub(super) fn dots_of_next<E: KernelFloat, T: Target, const R: usize>(rows: [&[E]; R], x: &[E]) -> [E; R] {
     let near = std::array::from_fn(|r| rows[r].as_ptr().wrapping_add(R * x.len()));
@@ -384,7 +385,7 @@ fn axpy_rows_at<E: KernelFloat, T: Target>(a: &[E], x: &[E], y: &mut [E]) {
 /// Simply: for each row, `y += a x`. Sums stay in a register over all rows.
 ///
 /// # Safety
-/// `j + V::LANES` is at most the length of `y`, of which `x` has a row for each of `a`.
+/// `j + V::LANES` is at most the length of `y`, and `x` has a row for each element of `a`.
 #[inline(always)]
 unsafe fn axpy_rows_step<V: Pack, T: Target>(j: usize, a: &[V::Elem], x: &[V::Elem], y: &mut [V::Elem]) {
     // SAFETY: as the caller promises.
@@ -411,7 +412,8 @@ pub(super) unsafe fn axpy_step<V: Pack, T: Target>(j: usize, a: V::Elem, x: &[V:
     unsafe { T::mul_add(V::splat(a), V::read(x, j), V::read(y, j)).write(y, j) }
 }
 
-/// Simply: a loop over numbers, and [`all_finite`]. Departure: sums of 0 times each number, as there, are taken on the way.
+/// Simply: a loop over numbers, and [`all_finite`]. Departure: the same loop sums 0 times each number, as `all_finite`
+/// does.
 #[inline(always)]
 fn descend_at<E: KernelFloat, T: Target>(a: E, g: &[E], x: &[E], to: &mut [E]) -> bool {
     let n = to.len();

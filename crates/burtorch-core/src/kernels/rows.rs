@@ -10,7 +10,7 @@ use super::levels::{Target, columns, leveled};
 use crate::simd::{Real, array_of};
 use crate::sync::stop::Pace;
 
-/// What a number counts for a `Pace` that is read from a row, or added to it.
+/// The weight in a `Pace` of a number that is read from a row, or added to it.
 const MOVED: usize = 2 * Pace::FROM_MEMORY;
 
 leveled! {
@@ -29,7 +29,7 @@ leveled! {
         = scatter_lanes_at;
 }
 
-/// Numbers in a row, where `indices` of them fill `total`.
+/// Numbers per row, if `indices` rows fill `total`.
 #[inline(always)]
 fn row_len(total: usize, indices: usize) -> usize {
     assert!(indices > 0 && total.is_multiple_of(indices), "rows must fill the output evenly");
@@ -70,7 +70,7 @@ unsafe fn add_step<V: Pack, T: Target>(j: usize, factor: V::Elem, x: &[V::Elem],
 }
 
 /// Simply: `out[p * width + f][l] = table[index of sample l at position p][f]`. Departure: L features of L samples are
-/// read as rows and turned in registers, instead of one number at a time.
+/// read as rows and transposed in registers, instead of one number at a time.
 #[inline(always)]
 fn gather_lanes_at<E: KernelFloat, T: Target, const L: usize>(table: &[E], indices: &[u32], out: &mut [E]) {
     in_parts!(gather_parts::<E; L>(table, indices, out));
@@ -107,8 +107,9 @@ fn gather_parts<E: KernelFloat, const L: usize, const P: usize>(table: &[E], ind
     }
 }
 
-/// Departure from adding one number at a time: blocks of `P` features of `P` samples are turned in registers and added to
-/// their rows at once, so that nothing is stored in between; gradients are read as they lie, all samples of some features.
+/// Departure from adding one number at a time: blocks of `P` features of `P` samples are transposed in registers and
+/// added to their rows at once, without intermediate stores; gradients are read in memory order, all samples of some
+/// features.
 #[inline(always)]
 fn scatter_lanes_at<E: KernelFloat, T: Target, const L: usize>(
     factor: E,

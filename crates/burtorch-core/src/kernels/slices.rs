@@ -41,8 +41,7 @@ pub struct SliceKernels<S: Scalar> {
     pub relu_pull: MapPull<S>,
 }
 
-/// The table of type `$table<S>` that belongs to the scalar type `S`, if it is one of those with kernels: each has a static
-/// `$table::<T>::KERNELS`.
+/// The table `$table<S>` of the scalar type `S`, if it has kernels: each such type has a static `$table::<T>::KERNELS`.
 macro_rules! table_of_type {
     ($table:ident, $s:ident) => {
         $crate::kernels::slices::table_of_type!($table, $s:
@@ -67,7 +66,7 @@ pub fn slice_kernels<S: Scalar>() -> Option<&'static SliceKernels<S>> {
     table_of_type!(SliceKernels, S)
 }
 
-/// Below this, one multiplication after the other is faster than a kernel.
+/// Below this length, successive multiplications are faster than a kernel.
 pub(crate) const SHORT: usize = 16;
 
 /// `sum x_i y_i` over slices of equal length, at least one, in one fixed order; half numbers are rounded once.

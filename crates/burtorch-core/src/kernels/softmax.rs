@@ -36,7 +36,7 @@ leveled! {
     ) = soft_backward_at;
 }
 
-/// Writes the softmax; returns the greatest logit and the logarithm of the sum of exponentials of the shifted ones.
+/// Writes the softmax; returns the greatest logit and the logarithm of the sum of shifted exponentials.
 #[inline(always)]
 fn softmax<E: KernelFloat, T: Target>(logits: &[E], probs: &mut [E]) -> (E, E) {
     let (max, total) = probabilities::<E, T>(logits, probs);
@@ -48,10 +48,10 @@ fn probabilities_at<E: KernelFloat, T: Target>(logits: &[E], probs: &mut [E]) ->
     probabilities::<E, T>(logits, probs).1
 }
 
-/// Writes the softmax; returns the greatest logit and the sum of exponentials of the shifted ones.
+/// Writes the softmax; returns the greatest logit and the sum of shifted exponentials.
 ///
 /// Simply: `m = max z; p = exp(z - m); p /= sum p`. Departure: the last part of the range is a whole vector padded with
-/// -inf, whose exponentials are 0, because three scalar exponentials cost more than one of 16 lanes.
+/// -inf, whose exponentials are 0, because three scalar exponentials cost more than a vector of 16.
 #[inline(always)]
 fn probabilities<E: KernelFloat, T: Target>(logits: &[E], probs: &mut [E]) -> (E, E) {
     assert_eq!(logits.len(), probs.len(), "kernel operands differ in length");

@@ -18,10 +18,10 @@ mod sealed {
 
 /// A number of a column or of a place, as lists hold it. No other type can have it: kernels rely on its answer.
 pub trait SparsePlace: Copy + sealed::Sealed {
-    /// The number, or one that no list reaches where it is negative.
+    /// The index; a negative number becomes an index beyond the end of every list.
     fn at(self) -> usize;
 
-    /// Two from one place on.
+    /// Two consecutive indices.
     ///
     /// # Safety
     /// `at + 2 <= of.len()`.
@@ -39,7 +39,7 @@ impl SparsePlace for i32 {
         self as u32 as usize
     }
 
-    /// By one load: products with sparse rows take as long as their loads.
+    /// A single load: the time of products with sparse rows is that of their loads.
     #[cfg(all(target_pointer_width = "64", target_endian = "little"))]
     #[inline(always)]
     unsafe fn two(of: &[Self], at: usize) -> [usize; 2] {
@@ -109,7 +109,7 @@ fn sparse_dots_at<E: KernelFloat, T: Target>(rows: &CheckedRows<'_, E, impl Spar
     assert!(rows.d <= x.len() && to.len() < rows.starts.len().max(1), "kernel operands differ in length");
     for (i, to) in to.iter_mut().enumerate() {
         let (start, end) = rows.row(i);
-        // SAFETY: rows lie in both lists, and columns in x, as was checked when they were made.
+        // SAFETY: the constructor has checked that rows lie in both lists, and columns in x.
         *to = unsafe { product(rows.numbers, rows.columns, start, end, x) };
     }
 }
@@ -138,7 +138,7 @@ unsafe fn product<E: KernelFloat, I: SparsePlace>(
             at += 4;
         }
         let one = |at: usize| *numbers.get_unchecked(at) * number(columns.get_unchecked(at).at());
-        // No sum is ever -0.0, so one that gets nothing may as well get 0.
+        // No sum is ever -0.0, so adding 0 is harmless.
         let last = match end - at {
             0 => return sum_of(sums),
             1 => [one(at), zero, zero, zero],
@@ -168,7 +168,7 @@ fn sparse_add_at<E: KernelFloat, T: Target>(
     assert!(rows.d <= to.len() && a.len() < rows.starts.len().max(1), "kernel operands differ in length");
     for (i, &a) in a.iter().enumerate() {
         let (start, end) = rows.row(i);
-        // SAFETY: as above, of `to`.
+        // SAFETY: as above, for `to`.
         unsafe {
             if is_adjoint {
                 add_row::<_, _, true>(rows.numbers, rows.columns, start, end, a, to);
@@ -182,7 +182,7 @@ fn sparse_add_at<E: KernelFloat, T: Target>(
 /// `to += a row` for the row from `start` to `end`.
 ///
 /// # Safety
-/// As of [`product`], of `to`.
+/// As for [`product`], with `to` instead of x.
 #[inline(always)]
 unsafe fn add_row<E: KernelFloat, I: SparsePlace, const IS_ADJOINT: bool>(
     numbers: &[E],
@@ -215,10 +215,10 @@ unsafe fn add_row<E: KernelFloat, I: SparsePlace, const IS_ADJOINT: bool>(
     }
 }
 
-/// Four columns from one place on.
+/// Four consecutive columns.
 ///
 /// # Safety
-/// There are so many.
+/// `at + 4 <= columns.len()`.
 #[inline(always)]
 unsafe fn four<I: SparsePlace>(columns: &[I], at: usize) -> [usize; 4] {
     // SAFETY: as the caller promises.
@@ -226,10 +226,10 @@ unsafe fn four<I: SparsePlace>(columns: &[I], at: usize) -> [usize; 4] {
     [a, b, c, d]
 }
 
-/// Numbers from one place on, times a; with `IS_ADJOINT` never -0.0.
+/// A vector of numbers from `at` on, times a; with `IS_ADJOINT` never -0.0.
 ///
 /// # Safety
-/// There are so many.
+/// The numbers exist.
 #[inline(always)]
 unsafe fn terms<V: Pack, const IS_ADJOINT: bool>(numbers: &[V::Elem], at: usize, a: V::Elem) -> V {
     // SAFETY: as the caller promises.
@@ -243,7 +243,7 @@ mod tests {
 
     const D: usize = 19;
 
-    /// Rows of 0 to 9 numbers, columns more than once and in any order.
+    /// Rows of 0 to 9 numbers, with repeated columns in any order.
     fn rows<I: TryFrom<usize>>() -> (Vec<f64>, Vec<I>, Vec<I>) {
         let place = |k: usize| I::try_from(k).ok().unwrap();
         let (mut numbers, mut columns, mut starts) = (Vec::new(), Vec::new(), vec![place(0)]);

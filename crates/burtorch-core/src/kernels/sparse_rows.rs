@@ -30,7 +30,7 @@ leveled! {
     pub fn add_sparse_rows<E>(rows: &SparseRows<E>, list: &[u32], a: &[E], y: &mut [E]) = add_at;
 }
 
-/// Rows that are asked for before they are read: one at a random place takes as long as ten products.
+/// How many rows ahead to prefetch: reading a row at a random address takes as long as ten products.
 const AHEAD: usize = 8;
 
 impl<E> SparseRows<E> {
@@ -48,7 +48,7 @@ impl<E> SparseRows<E> {
         (&self.columns[at.clone()], &self.values[at])
     }
 
-    /// Asks for what is needed of a row that comes soon, and of one that comes later.
+    /// Prefetches the data of the next row, and of a later one.
     #[inline(always)]
     fn ask(&self, list: &[u32], k: usize) {
         if let Some(&later) = list.get(k + 2 * AHEAD) {
@@ -62,7 +62,7 @@ impl<E> SparseRows<E> {
     #[inline(always)]
     fn ask_for_row(&self, i: u32) {
         let start = self.starts[i as usize];
-        // As much as most rows have; the CPU asks for what follows.
+        // Enough for most rows; the hardware prefetcher continues.
         (0..2).for_each(|part| prefetch(&self.columns, start + part * line::<u32>()));
         (0..3).for_each(|part| prefetch(&self.values, start + part * line::<E>()));
     }
@@ -110,13 +110,13 @@ unsafe fn product<E: KernelFloat, T: Target, const P: usize>(
                 // SAFETY: as the caller promises.
                 let at = |&c: &u32| unsafe { *points[p].get_unchecked(c as usize) };
                 numbers.iter_mut().zip(columns).for_each(|(to, c)| *to = at(c));
-                // SAFETY: there are eight numbers.
+                // SAFETY: `numbers` has eight elements.
                 unsafe { E::V::<8>::read(&numbers, 0) }
             };
             sums[p] = T::mul_add(v, numbers, sums[p]);
         }
     }
-    // Of a sum of zeros that are negative too.
+    // Turns a sum of -0.0 into +0.0.
     array_of(|k| sums[k].tree_sum() + E::default())
 }
 

@@ -30,7 +30,6 @@ pub enum StripOp {
     Mul,
     /// `x / y`
     Div,
-    /// As [`super::contributions`].
     Contribution,
     /// As [`super::contributed_products`].
     Product,
@@ -50,15 +49,15 @@ pub enum StripOp {
     IsNan,
     /// Whether x is -0.0.
     IsUnreached,
-    /// The larger of both, as [`super::larger_to`] with x as what is there.
+    /// The larger of both; as [`super::larger_to`] with x as the existing value.
     Larger,
     /// The smaller of both.
     Smaller,
     /// As [`super::two_steps`].
     Two(Two),
-    /// Numbers at places that a list names.
+    /// Numbers at listed indices.
     Gather,
-    /// Adds numbers to those at places that a list names.
+    /// Adds numbers to those at listed indices.
     AddAt,
 }
 
@@ -172,7 +171,7 @@ leveled! {
     pub fn run_strips<E>(strips: &Strips, room: &mut [E]) = run_strips_at;
 }
 
-/// Computes a strip from those of its operands, a vector at a time; the last one may be a part of one.
+/// Computes a strip from its operands, a vector at a time; the last vector may be partial.
 macro_rules! each {
     ($room:ident, $strip:ident, $v:ty, [$($x:ident = $k:literal),*] $z:expr) => {{
         let (width, n) = (<$v>::LANES, $strip.n as usize);
@@ -209,7 +208,7 @@ fn run_strips_by<E: KernelFloat, T: Target, V: Pack<Elem = E>>(strips: &Strips, 
     assert!(room.len() >= strips.room, "a room smaller than its strips");
     let (room, zero) = (room.as_mut_ptr(), V::of(0.0));
     for strip in &strips.list {
-        // SAFETY: `push`, `gather` and `add_at` saw that all places are below `strips.room`.
+        // SAFETY: `push`, `gather` and `add_at` have checked that all indices are below `strips.room`.
         unsafe {
             match strip.op {
                 StripOp::Copy => each!(room, strip, V, [x = 0] x),

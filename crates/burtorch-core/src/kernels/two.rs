@@ -19,11 +19,11 @@ pub enum OneOfTwo {
     Sub,
     /// `x y`
     Mul,
-    /// As [`super::contributed_products`]; as a first operation.
+    /// As [`super::contributed_products`]; only as the first operation.
     Product,
-    /// As [`super::contributions`]; as a second one.
+    /// As [`super::contributions`]; only as the second operation.
     Contribution,
-    /// `-x`; as a first one.
+    /// `-x`; only as the first operation.
     Neg,
 }
 
@@ -38,7 +38,7 @@ pub struct Two {
     pub to_right: bool,
 }
 
-/// Hands `|x, y, c| z`, in vectors of `$v`, to the macro `$each`, for the operations that a [`Two`] names.
+/// Passes `|x, y, c| z`, over vectors of `$v`, to the macro `$each`, for the operations of a [`Two`].
 macro_rules! by_two {
     ($two:expr, $v:ty, $each:ident) => {{
         use $crate::kernels::{arithmetic::unreached, two::OneOfTwo::*};

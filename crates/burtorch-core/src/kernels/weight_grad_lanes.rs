@@ -11,7 +11,7 @@ use super::levels::{Target, leveled};
 use crate::simd::{Real, array_of};
 use crate::sync::stop::Pace;
 
-/// Inputs that are turned at once, at most: four vectors of f32.
+/// The largest number of inputs transposed at once: four vectors of f32.
 const PANEL: usize = 64;
 
 /// How many numbers of scratch [`affine_weight_grad_lanes`] needs for `n_in` inputs and `samples` samples in all groups.
@@ -48,18 +48,18 @@ leveled! {
 /// What becomes of a sum over all samples.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Fate<E> {
-    /// It is stored.
+    /// Overwrites.
     Set,
-    /// It continues the sum that is there.
+    /// Adds to the existing sum.
     Add,
-    /// What is there moves against it, so far.
+    /// Updates the weights: subtracts this factor times the sum.
     Descend(E),
 }
 
 /// One call's operands, their lengths checked.
 pub struct Job<'a, E> {
     dy: &'a [&'a [E]],
-    /// L: a number here rather than a type, which leaves a third of the code and the same speed.
+    /// L as a number instead of a type parameter: a third of the code at the same speed.
     lanes: usize,
     /// Samples in all groups.
     samples: usize,
@@ -149,7 +149,7 @@ leveled! {
     pub fn panel_of_outputs<E>(job: &Job<'_, E>, panel: &Panel<'_, E>, dw: &mut [E], pace: &mut Pace) = panel_tiles;
 }
 
-/// All outputs over one panel: tiles of 4, 2 and 1 vectors, then of 8, 4 and 1 numbers.
+/// All outputs for one panel: tiles of 4, 2 and 1 vectors, then of 8, 4 and 1 numbers.
 #[inline(always)]
 fn panel_tiles<E: KernelFloat, T: Target>(job: &Job<'_, E>, panel: &Panel<'_, E>, dw: &mut [E], pace: &mut Pace) {
     let mut c = 0;
@@ -243,7 +243,7 @@ unsafe fn row_tiles<V: Pack, T: Target, const K: usize, const R: usize>(
     o
 }
 
-/// Sums dy over samples, in order. Departure: `P` outputs side by side, transposed so that one vector holds one sample.
+/// Sums dy over samples, in order. Departure: `P` outputs at once, transposed so that one vector holds one sample.
 #[inline(always)]
 fn bias_grad_at<E: KernelFloat, T: Target, const L: usize, const P: usize>(job: &Job<'_, E>, db: &mut [E]) {
     assert_eq!(db.len(), job.n_out, "a bias must hold one number per output");

@@ -24,22 +24,22 @@ pub struct WeightParts<'a> {
 }
 
 impl WeightParts<'_> {
-    /// The parts that are asked for: where each begins among the weights, where its gradient begins, in memory for all weights
-    /// or, if `compact`, for those that are asked for, and how many weights it has.
+    /// The requested parts: the start of each among the weights, the start of its gradient (in memory for all weights
+    /// or, if `compact`, only for the requested ones), and its length.
     #[inline(always)]
     fn each(&self, compact: bool) -> Each<'_> {
         Each { parts: self, compact, next: 0, at: self.weights.start, before: 0 }
     }
 }
 
-/// See [`WeightParts::each`]. An iterator, as code in a closure would not be compiled for the level of the kernel.
+/// See [`WeightParts::each`]. An iterator, because a closure would not be compiled with the level's instructions.
 struct Each<'a> {
     parts: &'a WeightParts<'a>,
     compact: bool,
     /// The first skipped range that has not been passed.
     next: usize,
     at: usize,
-    /// Skipped weights before, if gradients lie side by side.
+    /// Skipped weights so far, if gradients are compact.
     before: usize,
 }
 
@@ -66,13 +66,13 @@ impl Iterator for Each<'_> {
     }
 }
 
-/// Single weights that are computed together.
+/// Single weights computed together.
 const TOGETHER: usize = 8;
 
 impl Each<'_> {
-    /// Passes the next parts, if each of so many is a single weight: where the gradient of the first one goes, and the rows and
-    /// columns of all in a matrix of `n_in` columns. Gradients lie side by side. Else how many parts come before this is
-    /// worth asking again.
+    /// Passes the next parts, if each of them is a single weight: returns the index of the first one's gradient, and
+    /// the rows and columns of all in a matrix of `n_in` columns. Gradients are contiguous. Otherwise returns the
+    /// number of parts before the next attempt is worthwhile.
     #[inline(always)]
     fn singles(&mut self, n_in: usize) -> Result<(usize, [[u32; TOGETHER]; 2]), usize> {
         let Some(gaps) = self.parts.skipped.get(self.next..).and_then(|gaps| gaps.first_chunk::<TOGETHER>()) else {
@@ -93,9 +93,9 @@ impl Each<'_> {
         self.before += before as usize - self.at - TOGETHER;
         self.at = before as usize;
         let at = Simd::from_array(behind) - Simd::splat(self.parts.weights.start as u32 + 1);
-        // The middle of a weight is at least 1 / 2 n_in rows away from a whole row, which a float64 tells apart.
+        // Adding one half keeps the quotient at least 1 / 2 n_in away from an integer, which float64 distinguishes.
         let row = (at.cast::<f64>() + Simd::splat(0.5)) * Simd::splat(1.0 / n_in as f64);
-        // SAFETY: rows are fewer than weights, and these have places of 32 bits.
+        // SAFETY: there are fewer rows than weights, whose indices have 32 bits.
         let row = unsafe { row.to_int_unchecked::<u32>() };
         Ok((to, [row.to_array(), (at - row * Simd::splat(n_in as u32)).to_array()]))
     }
@@ -127,7 +127,7 @@ leveled! {
     ) = ones_at;
 }
 
-/// What a weight on its own counts for a `Pace`: some nanoseconds.
+/// The weight of a single weight in a `Pace`: some nanoseconds.
 const ONE: usize = 8 * Pace::FROM_MEMORY;
 
 #[inline(always)]
@@ -180,7 +180,7 @@ fn parts_as<E: KernelFloat, T: Target, const SET: bool>(dy: &[E], x: &[E], parts
     }
 }
 
-/// Single weights, the gradients of which lie side by side.
+/// Single weights with contiguous gradients.
 #[inline(always)]
 fn singles_step<E: KernelFloat, T: Target, const SET: bool>(
     dy: &[E],
@@ -200,8 +200,8 @@ fn singles_step<E: KernelFloat, T: Target, const SET: bool>(
 /// Weights whose sums run side by side.
 const SIDE: usize = 8;
 
-/// Simply: for each weight, the sum over samples of `dy[row] x[column]`, in their order. Departure: the chains of 8 weights at
-/// once, as each product of a chain waits for the one before it.
+/// Simply: for each weight, the sum over samples of `dy[row] x[column]`, in order. Departure: 8 weights at once,
+/// because each product of a sum waits for the previous one.
 #[inline(always)]
 fn ones_at<E: KernelFloat, T: Target, const L: usize>(
     dy: &[&[E]],
@@ -249,8 +249,8 @@ type WeightGrad<S> =
 /// See `BlockMath::affine_weight_grad_ones`.
 type Ones<S> = fn(&[&[S]], &[&[S]], &[OneWeight], &mut [<S as Scalar>::Elem], Mode);
 
-/// The same by a kernel for whole matrices, of several groups of samples, and one for single weights: `dy[g]` and `x[g]` belong
-/// together.
+/// The same by a kernel for whole matrices, over several groups of samples, and one for single weights: `dy[g]` belongs
+/// to `x[g]`.
 pub(super) fn weight_grad_parts_by<S: Scalar>(
     (kernel, ones): (WeightGrad<S>, Ones<S>),
     (dy, x): (&[&[S]], &[&[S]]),
@@ -264,7 +264,7 @@ pub(super) fn weight_grad_parts_by<S: Scalar>(
     for (mut at, mut to, mut n) in parts.each(out.len() < parts.weights.len()) {
         while n > 0 {
             let (row, from) = (at / n_in, at % n_in);
-            // As many whole rows as there are, or what is left of this one.
+            // As many whole rows as possible, or the rest of the current row.
             let rows = if from == 0 { (n / n_in).max(1) } else { 1 };
             let len = n.min(rows * n_in - from);
             if len == 1 {
@@ -286,7 +286,7 @@ pub(super) fn weight_grad_parts_by<S: Scalar>(
     ones(dy, x, &alone[..n_alone], out, mode);
 }
 
-/// Single weights by the kernel for whole matrices.
+/// Single weights, by the kernel for whole matrices.
 pub(super) fn weight_grad_ones_by<S: Scalar>(
     kernel: WeightGrad<S>,
     (dy, x): (&[&[S]], &[&[S]]),
@@ -316,7 +316,7 @@ pub(super) fn bias_grad_part_by<S: Scalar>(
     sliced(dy, outputs, |dy| kernel(dy, &none[..dy.len()], &mut [], Some(out), Mode::Add, Working::alone(panel)));
 }
 
-/// Runs `f` with a part of each list.
+/// Calls `f` with a part of each list.
 fn sliced<S>(lists: &[&[S]], part: Range<usize>, f: impl FnOnce(&[&[S]])) {
     let mut parts: [&[S]; MAX_GROUPS] = [&[]; MAX_GROUPS];
     for (to, list) in parts.iter_mut().zip(lists) {

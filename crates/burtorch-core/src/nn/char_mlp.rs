@@ -10,7 +10,7 @@ use crate::params::{Init, Parameters, Tensor};
 use crate::scalar::Float;
 
 /// The standard deviation of initial embeddings. With 1 the hidden layer starts so close to saturation that training is
-/// chaotic: two runs that differ in the last place part after some hundred steps. With 1/2 they stay together.
+/// chaotic: two runs that differ in the last bit diverge after some hundred steps. With 1/2 they stay together.
 const EMBEDDING_DEVIATION: f64 = 0.5;
 
 /// The numbers that make a [`CharMlp`]. The default is the paper's.
@@ -128,7 +128,7 @@ impl CharMlp {
         check_len("the number of symbols of a sample", context * S::LANES, tokens.len())?;
         check_below("token", tokens, self.shape.vocab)?;
         let hidden = if S::LANES == 1 {
-            // Rows are read where they are; lanes, which read different rows, need them side by side.
+            // Rows are read in place; lanes, which read different rows, need contiguous copies.
             let rows = tokens.iter().filter_map(|&token| self.embedding.row(token as usize).map(View::from));
             self.hidden.apply(graph, params, rows)?
         } else {

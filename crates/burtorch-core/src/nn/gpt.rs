@@ -122,7 +122,7 @@ impl Attention {
     ) -> Result<Tokens> {
         let width = x.width();
         let [q, k, v] = match self.joint(params) {
-            // One layer of three times the width, whose outputs are read in three parts.
+            // One layer of three times the width, whose output has three parts.
             Some(joint) if x.n() <= TOKEN_LANES => {
                 let all = graph.token_affine(&[params], &[x], joint, None, false)?;
                 [0, 1, 2].map(|part| all.features(part * width, (part + 1) * width).unwrap_or(all))
@@ -136,7 +136,7 @@ impl Attention {
         graph.token_affine(&[params], &[mixed], self.o.slice(), Some(self.o_bias.slice()), false)
     }
 
-    /// The weights of queries, keys and values as one matrix: they lie one after another.
+    /// The weights of queries, keys and values as one matrix, if they are contiguous.
     fn joint<E: Float>(&self, params: &Parameters<'_, E>) -> Option<Slice> {
         let [q, k, v] = [self.q, self.k, self.v].map(|w| w.slice().range());
         let one_run = q.end == k.start && k.end == v.start;
@@ -247,7 +247,7 @@ impl Gpt {
             let positions = params.tensor(&[context, width], part(name, "positions").as_deref(), embedding, true)?;
             let mut blocks = Vec::new();
             for k in 0..layers {
-                // One by one: parameters that are limited refuse a large model before its list takes memory.
+                // One by one: limited parameters refuse a large model before its list takes memory.
                 crate::memory::reserve_in(&mut blocks, 1, "the blocks of a GPT")?;
                 blocks.push(Block::new(params, shape, part(name, &format!("blocks.{k}")).as_deref())?);
             }
@@ -333,7 +333,7 @@ impl<S: BlockMath> Model<S> for Gpt {
         true
     }
 
-    /// A sample is 1 to `context` tokens, its label the symbol after each.
+    /// A sample has 1 to `context` tokens; its label is the next token of each.
     fn check(&self, x: Input<'_, S::Elem>, y: Label<'_, S::Elem>) -> Result<()> {
         let (tokens, classes) = parts_of(x, y)?;
         self.check_tokens(tokens)?;
@@ -370,7 +370,7 @@ fn wrong(what: &'static str, expected: &str, found: &str) -> Error {
     Error::BadArgument { what, expected: expected.into(), found: found.into() }
 }
 
-/// The name of a part of something that may have a name.
+/// The name of a part of a tensor that may be unnamed.
 fn part(name: Option<&str>, part: &str) -> Option<String> {
     name.map(|name| format!("{name}.{part}"))
 }

@@ -11,7 +11,7 @@ use crate::scalar::{Float, Scalar};
 /// What a layer does to each of its outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Activation {
-    /// Nothing.
+    /// No activation.
     #[default]
     Identity,
     /// Hyperbolic tangent.

@@ -105,7 +105,7 @@ impl<S: BlockMath> Model<S> for Mlp {
     }
 
     fn reads_once(&self) -> bool {
-        // Layers that share tensors can be put together by hand.
+        // Custom models may share tensors between layers.
         let starts = |k: usize| self.layers[k].weight().slice();
         (1..self.layers.len()).all(|k| (0..k).all(|j| starts(j) != starts(k)))
     }

@@ -25,7 +25,7 @@ use crate::scalar::Scalar;
 /// The tensors of a model with their names in it, in their order in the parameters.
 pub type NamedTensors = Vec<(String, Tensor)>;
 
-/// `tensors` of a part called `part`.
+/// The `tensors` of a submodule called `part`.
 fn within(part: &str, tensors: NamedTensors) -> impl Iterator<Item = (String, Tensor)> {
     tensors.into_iter().map(move |(name, tensor)| (format!("{part}.{name}"), tensor))
 }
@@ -33,20 +33,20 @@ fn within(part: &str, tensors: NamedTensors) -> impl Iterator<Item = (String, Te
 /// What a model is given: one sample, or several one after another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Input<'a, E> {
-    /// Symbols of a vocabulary.
+    /// Token ids.
     Tokens(&'a [u32]),
-    /// Plain numbers.
+    /// Numbers.
     Numbers(&'a [E]),
 }
 
 /// What a model is to answer: for one sample, or for several one after another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Label<'a, E> {
-    /// Classes: one for a model that answers once a sample.
+    /// Classes; a single one for a model with one output per sample.
     Classes(&'a [u32]),
     /// Probabilities, one per class.
     Probabilities(&'a [E]),
-    /// Numbers to come near to.
+    /// Targets of a regression.
     Numbers(&'a [E]),
 }
 
@@ -64,7 +64,7 @@ impl<'a, E> Input<'a, E> {
         self.len() == 0
     }
 
-    /// Those of `range`, which lies inside.
+    /// The elements of `range`, which must be within bounds.
     pub(crate) fn part(&self, range: std::ops::Range<usize>) -> Input<'a, E> {
         match self {
             Input::Tokens(tokens) => Input::Tokens(&tokens[range]),
@@ -87,7 +87,7 @@ impl<'a, E> Label<'a, E> {
         self.len() == 0
     }
 
-    /// Those of `range`, which lies inside.
+    /// The elements of `range`, which must be within bounds.
     pub(crate) fn part(&self, range: std::ops::Range<usize>) -> Label<'a, E> {
         match self {
             Label::Classes(classes) => Label::Classes(&classes[range]),
@@ -101,37 +101,37 @@ impl<'a, E> Label<'a, E> {
 ///
 /// With lanes, `x` and `y` hold one sample per lane, one after another.
 pub trait Model<S: Scalar>: Sync {
-    /// The identity of the parameters the model reads.
+    /// The identity of the parameters that the model reads.
     fn store(&self) -> u64;
 
-    /// Refuses what [`Model::loss`] could not take, so that a batch is refused as a whole.
+    /// Checks a sample, so that a batch is refused as a whole.
     fn check(&self, x: Input<'_, S::Elem>, y: Label<'_, S::Elem>) -> Result<()>;
 
-    /// Whether one sample at a time is fast by itself, as where lanes run along its tokens. Then an oracle puts samples
-    /// side by side only when told to.
+    /// Whether a single sample already uses vectors well, e.g. with lanes along its tokens. Then an oracle puts samples
+    /// in lanes only on request.
     fn fills_lanes_itself(&self) -> bool {
         false
     }
 
-    /// Whether in the graph of a sample each parameter is read by one node only. Then a step from one sample may change
-    /// values while it sweeps ([`Oracle::step`](crate::Oracle::step)).
+    /// Whether each parameter is read by one node only in the graph of a sample. Then a step on one sample may change
+    /// values during the backward pass ([`Oracle::step`](crate::Oracle::step)).
     fn reads_once(&self) -> bool {
         false
     }
 
-    /// Whether [`Model::loss`] looks at no gradient of the graph that it is given: then an oracle need not ready them before.
+    /// Whether [`Model::loss`] reads no gradients of its graph: then an oracle need not reset them before.
     fn asks_no_gradients(&self) -> bool {
         false
     }
 
-    /// The tensors that it reads, ascending: gradients that leave while others are computed leave tensor by tensor. Without any they
-    /// leave in ranges that nodes read together, which may depend on the sample.
+    /// The tensors that the model reads, ascending: gradients that are emitted during the backward pass are emitted
+    /// tensor by tensor. If empty, they are emitted in ranges that nodes read together, which may depend on the sample.
     fn tensors(&self) -> Vec<std::ops::Range<u32>> {
         Vec::new()
     }
 
-    /// Whether threads share the products of its dense layers and not the samples of a batch: where layers are large, a
-    /// batch is then added up without a gradient for each thread, and a small batch gains from threads as well.
+    /// Whether threads share the products of dense layers instead of the samples of a batch. With large layers this
+    /// needs no gradient per thread, and small batches use all threads too.
     fn shares_products(&self) -> bool {
         false
     }
@@ -146,7 +146,7 @@ pub trait Model<S: Scalar>: Sync {
     ) -> Result<NodeId>;
 }
 
-/// Where tensors are, ascending.
+/// The ranges of the tensors, ascending.
 fn places(tensors: NamedTensors) -> Vec<std::ops::Range<u32>> {
     let place = |(_, tensor): (String, Tensor)| tensor.slice().start..tensor.slice().start + tensor.slice().len;
     let mut places: Vec<_> = tensors.into_iter().map(place).collect();
@@ -154,12 +154,12 @@ fn places(tensors: NamedTensors) -> Vec<std::ops::Range<u32>> {
     places
 }
 
-/// Weights of a layer from which threads share its products.
+/// Weights of a layer above which threads share its products.
 const SHARED: usize = 1 << 18;
 
 /// Refuses numbers that are not below `n`.
 fn check_below(what: &'static str, found: &[u32], n: usize) -> Result<()> {
-    // Several at a time, as almost always all of them are fine.
+    // Checks several at a time, because numbers are almost always valid.
     if found.iter().fold(true, |fine, &x| fine & ((x as usize) < n)) {
         return Ok(());
     }
@@ -190,8 +190,7 @@ fn check_label<E>(y: Label<'_, E>, n: usize) -> Result<()> {
     }
 }
 
-/// Appends the loss of `outputs`: cross-entropy with classes or probabilities, mean of squared differences with
-/// numbers.
+/// Appends the loss of `outputs`: cross-entropy with classes or probabilities, mean squared error with numbers.
 fn loss_of<S: BlockMath>(graph: &mut Graph<'_, S>, outputs: Range, y: Label<'_, S::Elem>) -> Result<NodeId> {
     use crate::graph::CrossEntropyTarget;
     use crate::ops::{Op, Sub};

@@ -5,7 +5,7 @@
 
 use super::{Arity, Dual, Op, Reduction, forward_binary, forward_unary, pull_binary, pull_unary};
 
-/// How an op bends: which second partials can differ from zero.
+/// Which second partial derivatives of an op may be nonzero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bend {
     pub(crate) xx: bool,
@@ -14,7 +14,7 @@ pub(crate) struct Bend {
 }
 
 impl Bend {
-    /// The partial by operand `k` and by operand `j`.
+    /// The second partial by operands `k` and `j`.
     pub(crate) fn of(self, k: usize, j: usize) -> bool {
         match k + j {
             0 => self.xx,
@@ -24,7 +24,7 @@ impl Bend {
     }
 }
 
-/// Found on the op's row, at points of its domain.
+/// Determined from the op's row, at points of its domain.
 pub(crate) fn bend(op: Op) -> Bend {
     if op.info().is.linear {
         return Bend { xx: false, xy: false, yy: false };
@@ -57,7 +57,7 @@ pub(crate) fn bend(op: Op) -> Bend {
     found
 }
 
-/// The same for a reduction, on three operands: each with itself, each with others.
+/// The same for a reduction, on three operands: each with itself, and with the others.
 pub(crate) fn bend_of_many(op: Op) -> Bend {
     let Some(reduction) = Reduction::new(op) else {
         return Bend { xx: false, xy: true, yy: false };

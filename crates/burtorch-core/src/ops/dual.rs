@@ -78,7 +78,7 @@ impl<S: RowMath> Neg for Dual<S> {
 
 impl<S: Scalar> sealed::Sealed for Dual<S> {}
 
-/// Functions: the derivative of one that is an op is its row's, that of a helper stands in the list.
+/// The functions: the derivative of an op is that of its row; those of helpers are listed.
 macro_rules! of_duals {
     (
         op { $($(#[$doc:meta])* $name:ident $row:ident { $($body:tt)* })* }
@@ -147,7 +147,7 @@ impl<S: RowMath> RowMath for Dual<S> {
 
     #[inline(always)]
     fn lit(x: f64) -> Self {
-        // What is not a number has no derivative either: rows put NaN where an operand is outside of the domain.
+        // NaN has no derivative: rows return NaN for operands outside the domain.
         let v = S::lit(x);
         Dual { v, d: if x.is_nan() { v } else { S::lit(0.0) } }
     }
@@ -239,13 +239,13 @@ impl<S: Scalar> Scalar for Dual<S> {
     }
 }
 
-/// Whether it is known, where operations are recorded, that a derivative is 0.
+/// Whether a derivative is known to be 0; relevant when operations are recorded.
 #[inline(always)]
 fn rests<S: RowMath>(d: S) -> bool {
     S::RECORDS && d.all_zero()
 }
 
-/// The sum of what two operands contribute.
+/// The sum of the contributions of two operands.
 #[inline(always)]
 pub(crate) fn sum_of_moved<S: RowMath>(x: S, y: S) -> S {
     if rests(x) {
@@ -268,7 +268,7 @@ fn difference<S: RowMath>(x: S, y: S) -> S {
     }
 }
 
-/// What a movement `d` of an operand contributes: nothing where it rests, whatever its partial is.
+/// The contribution of an operand with tangent `d`: none if `d` is 0, whatever the partial.
 #[inline(always)]
 pub(crate) fn moved<S: RowMath>(d: S, contribution: impl Fn() -> S) -> S {
     if rests(d) {
@@ -278,8 +278,8 @@ pub(crate) fn moved<S: RowMath>(d: S, contribution: impl Fn() -> S) -> S {
     if rests(c) { c } else { unless_at_rest(d, S::lit(0.0), c) }
 }
 
-/// `c`, a multiple of the movement `d`, but `rest` where that is 0. Where operations are recorded `c` stands there too, unless it is
-/// 0 * inf: what is recorded may be differentiated again, and `c` moves with `d`.
+/// `c`, a multiple of the tangent `d`, or `rest` if `d` is 0. When operations are recorded it is `c` there too, unless
+/// that is 0 * inf: the record may be differentiated again, and `c` depends on `d`.
 #[inline(always)]
 fn unless_at_rest<S: RowMath>(d: S, rest: S, c: S) -> S {
     if S::IS_FINITE {
@@ -290,7 +290,7 @@ fn unless_at_rest<S: RowMath>(d: S, rest: S, c: S) -> S {
     S::select(d.equal(zero), at_rest, c)
 }
 
-/// The same for a contribution that takes long: an exponent seldom moves.
+/// The same for an expensive contribution: an exponent is usually constant.
 #[inline(always)]
 fn moved_seldom<S: RowMath>(d: S, contribution: impl Fn() -> S) -> S {
     if d.all_zero() { S::lit(0.0) } else { moved(d, contribution) }

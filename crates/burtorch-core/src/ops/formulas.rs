@@ -4,13 +4,13 @@
 
 use crate::scalar::RowMath;
 
-/// The larger of two numbers neither of which is less: they are equal, zeros of any sign, or one is a NaN.
+/// The larger of two numbers of which neither is less: equal numbers, zeros of any sign, or a NaN.
 #[inline(always)]
 pub(super) fn tie<S: RowMath>(x: S, y: S) -> S {
     S::select(x.equal(S::lit(0.0)), x + y, S::select(x.nan_mask(), x, y))
 }
 
-/// The share of `g` that a `max` gives to `x` against `y`: all, half on a tie, none.
+/// The share of `g` that `max` passes to `x` against `y`: all, half on a tie, or none.
 #[inline(always)]
 pub(super) fn larger_share<S: RowMath>(g: S, x: S, y: S) -> S {
     let half = S::lit(0.5) * g;
@@ -18,28 +18,28 @@ pub(super) fn larger_share<S: RowMath>(g: S, x: S, y: S) -> S {
     S::select(y.less(x), g, S::select(x.equal(y), half, none))
 }
 
-/// `(x + y)/2`, also where the sum leaves the range.
+/// `(x + y)/2`, even if the sum overflows.
 #[inline(always)]
 pub(super) fn half_sum<S: RowMath>(x: S, y: S) -> S {
     let (half, sum) = (S::lit(0.5), x + y);
     S::select(sum.abs().less(S::lit(f64::INFINITY)), half * sum, half * x + half * y)
 }
 
-/// `(x^2 + y^2)/2`, also where the sum leaves the range.
+/// `(x^2 + y^2)/2`, even if the sum overflows.
 #[inline(always)]
 pub(super) fn half_sum_of_squares<S: RowMath>(x: S, y: S) -> S {
     let (half, sum) = (S::lit(0.5), x * x + y * y);
     S::select(sum.abs().less(S::lit(f64::INFINITY)), half * sum, half * x * x + half * y * y)
 }
 
-/// A product with a factor that fades faster than the others grow.
+/// A product with a factor that vanishes faster than the others grow.
 #[inline(always)]
 pub(super) fn faded<S: RowMath>(factor: S, product: S) -> S {
     S::select(factor.equal(S::lit(0.0)), factor, product)
 }
 
-/// A second partial of atan2: `bend` of both coordinates over the larger one, so that no square overflows or vanishes, over
-/// the fourth power of the distance.
+/// A second partial of atan2: `bend` of both coordinates, divided by the larger one so that no square overflows or
+/// underflows, over the fourth power of the distance.
 #[inline(always)]
 pub(super) fn over_squares_bend<S: RowMath>(x: S, y: S, bend: impl Fn(S, S) -> S) -> S {
     let size = S::select(x.abs().less(y.abs()), y.abs(), x.abs());
@@ -49,38 +49,38 @@ pub(super) fn over_squares_bend<S: RowMath>(x: S, y: S, bend: impl Fn(S, S) -> S
     S::select(size.equal(S::lit(f64::INFINITY)), S::lit(0.0), slope)
 }
 
-/// `x^(y-c) a b`, 0 where the power is. The power may leave the range where the product does not: then each factor gets half
+/// `x^(y-c) a b`, 0 if the power is 0. If the power is out of range although the product is not, each factor gets half
 /// of it, in two quarters.
 #[inline(always)]
 fn power_times<S: RowMath>(x: S, y: S, c: f64, a: S, b: S) -> S {
     let (zero, one, c) = (S::lit(0.0), S::lit(1.0), S::lit(c));
     let within = |x: S, bound: f64, yes: S, no: S| S::select(x.abs().less(S::lit(bound)), yes, no);
-    // What the difference lost of the exponent moves the power by as much times the logarithm.
+    // The rounding error of the exponent, times the logarithm, corrects the power.
     let e = y - c;
     let back = e - y;
     let lost = (y - (e - back)) - (c + back);
     let log = x.abs().log();
     let a = a * (one + within(log, 1e4, within(lost, 1.0, lost * log, zero), zero));
-    // An exponent that is rounded to an integer, or from an odd one, does not carry the sign of x.
+    // If the exponent was rounded, its parity no longer determines the sign, so the magnitude of x is used.
     let base = S::select(lost.equal(zero), x, x.abs());
     let power = base.pow(e);
-    // Of 0 and of infinity the power itself, as a quarter of the exponent may vanish.
+    // At 0 and infinity the power itself, because a quarter of the exponent may underflow.
     let quarter = within(log, 1e4, x.abs().pow(S::lit(0.25) * e), power.abs());
     let size = faded(quarter, (quarter * a * quarter) * (quarter * b) * quarter);
-    // A power that is a negative zero is negative too.
+    // A power of -0.0 counts as negative.
     let far = S::select(power.less(zero), -size, S::select((one / power).less(zero), -size, size));
     let near = within(a, 1e3, within(b, 1e3, power * (a * b), far), far);
     let inside = within(power, 1e30, within(power, 1e-30, far, near), far);
     S::select(power.nan_mask(), power, inside)
 }
 
-/// `d^2(x^y)/dx^2 = y (y-1) x^(y-2)`. A line has no curvature, not even where a negative power of its argument is infinite.
+/// `d^2(x^y)/dx^2 = y (y-1) x^(y-2)`. A linear function has no curvature, even where a negative power of x is infinite.
 #[inline(always)]
 pub(super) fn pow_dx_dx<S: RowMath>(x: S, y: S) -> S {
     let (zero, one) = (S::lit(0.0), S::lit(1.0));
     let straight = S::select(x.nan_mask(), x, zero);
     let curved = power_times(x, y, 2.0, y, y - one);
-    // A zero of the formula itself is one that moves with y.
+    // A zero of the formula itself still depends on y.
     let straight = S::select(curved.equal(zero), curved + zero, straight);
     S::select(y.equal(zero), straight, S::select(y.equal(one), straight, curved))
 }
@@ -94,7 +94,7 @@ pub(super) fn pow_dx_dy<S: RowMath>(x: S, y: S) -> S {
     S::select(log.nan_mask(), log, power_times(x, y, 1.0, factor, one))
 }
 
-/// `d^2(x^y)/dy^2 = x^y (log x)^2`; 0^y is flat for y >= 0, as its first derivative is; NaN for x < 0.
+/// `d^2(x^y)/dy^2 = x^y (log x)^2`; at x = 0 it is 0 for y >= 0, as the first derivative is; NaN for x < 0.
 #[inline(always)]
 pub(super) fn pow_dy_dy<S: RowMath>(x: S, y: S) -> S {
     let (zero, log) = (S::lit(0.0), x.log());
@@ -103,7 +103,7 @@ pub(super) fn pow_dy_dy<S: RowMath>(x: S, y: S) -> S {
     S::select(x.equal(zero), at_zero, inside)
 }
 
-/// A constant in three parts, so that f128 has all its digits.
+/// A constant in three parts, so that f128 has all digits.
 macro_rules! constants {
     ($($(#[$doc:meta])* $name:ident = $high:expr, $middle:literal, $low:literal;)*) => { $(
         $(#[$doc])*
@@ -123,22 +123,22 @@ constants! {
     log2_e = std::f64::consts::LOG2_E, 2.0355273740931033e-17, -1.0614659956117258e-33;
     /// 1/log 10.
     log10_e = std::f64::consts::LOG10_E, 1.098319650216765e-17, 3.717181233110959e-34;
-    /// The factor of selu.
+    /// The scale of selu.
     selu_scale = 1.0507009873554805, 3.9874847667154144e-17, 1.0069132266402253e-33;
-    /// The same times what selu of -infinity is without it.
+    /// The scale of selu times selu(-infinity) without the scale.
     selu_depth = 1.7580993408473768, 1.41535193800845e-17, -1.1763708922383827e-33;
     /// sqrt(1/2).
     root_half = std::f64::consts::FRAC_1_SQRT_2, -4.833646656726457e-17, 2.0693376543497068e-33;
 }
 
-/// -1, 0 or 1; NaN of NaN.
+/// -1, 0 or 1; NaN for NaN.
 #[inline(always)]
 pub(super) fn sign_of<S: RowMath>(x: S) -> S {
     let (zero, one) = (S::lit(0.0), S::lit(1.0));
     S::select(zero.less(x), one, S::select(x.less(zero), -one, S::select(x.nan_mask(), x, zero)))
 }
 
-/// The nearest integer, the even one of two, with the sign of x.
+/// The nearest integer, ties to even, with the sign of x.
 #[inline(always)]
 pub(super) fn nearest<S: RowMath>(x: S) -> S {
     let (half, size) = (S::lit(0.5), x.abs());
@@ -150,14 +150,14 @@ pub(super) fn nearest<S: RowMath>(x: S) -> S {
     S::select(x.less(S::lit(0.0)), -near, S::select(x.equal(S::lit(0.0)), x, near))
 }
 
-/// 1 - x^2: as a product where the difference would lose digits, and as a difference where its derivative, -2x, would.
+/// 1 - x^2: as a product if the difference would lose digits, and as a difference if its derivative, -2x, would.
 #[inline(always)]
 pub(super) fn below_one<S: RowMath>(x: S) -> S {
     let one = S::lit(1.0);
     S::select(x.abs().less(S::lit(0.5)), one - x * x, (one - x) * (one + x))
 }
 
-/// sqrt(x^2 - 1) for x not below 1, without overflow.
+/// sqrt(x^2 - 1) for x >= 1, without overflow.
 #[inline(always)]
 pub(super) fn acosh_run<S: RowMath>(x: S) -> S {
     let one = S::lit(1.0);
@@ -181,8 +181,8 @@ pub(super) fn silu_slope<S: RowMath>(x: S) -> S {
     x.sigmoid() + bend
 }
 
-/// The share of `g` of a function with slope 1 right of 0 and `slope` left of it, which is `at_zero` there: at 0 the
-/// smallest number between both.
+/// The share of `g` for a function with slope 1 for x > 0 and `slope` for x < 0, whose left slope at 0 is `at_zero`; at
+/// 0 it is the slope of smallest magnitude between the two.
 #[inline(always)]
 pub(super) fn kinked<S: RowMath>(g: S, x: S, at_zero: S, slope: S) -> S {
     let (zero, one) = (S::lit(0.0), S::lit(1.0));
@@ -191,29 +191,29 @@ pub(super) fn kinked<S: RowMath>(g: S, x: S, at_zero: S, slope: S) -> S {
     S::select(zero.less(x), g, left)
 }
 
-/// c e^x for x not above 0, also where the exponential alone would lose digits.
+/// c e^x for x <= 0, even if the exponential alone would lose digits.
 #[inline(always)]
 pub(super) fn scaled_exp<S: RowMath>(c: S, x: S) -> S {
     let half = (S::lit(0.5) * x).exp();
     let scaled = S::select(x.less(S::lit(-80.0)), (c * half) * half, c * x.exp());
-    // An infinite factor outlasts an exponential that is 0 by rounding only.
+    // An infinite factor outweighs an exponential that is only 0 by rounding.
     let infinity = S::lit(f64::INFINITY);
     let outlasts = S::select(x.equal(-infinity), scaled, c);
     S::select(c.abs().equal(infinity), outlasts, scaled)
 }
 
-/// x/z for z = hypot(x, y): 0 at the origin, equal shares where both are infinite. The larger share is what the smaller one
-/// leaves of 1, as derivatives of x/z cancel there.
+/// x/z for z = hypot(x, y): 0 at the origin, equal shares if both are infinite. The larger share is computed from 1 and
+/// the smaller one, because derivatives of x/z cancel there.
 #[inline(always)]
 pub(super) fn hypot_share<S: RowMath>(x: S, y: S, z: S) -> S {
     let (zero, one, infinity) = (S::lit(0.0), S::lit(1.0), S::lit(f64::INFINITY));
-    // The length of finite operands may be beyond the range, and that of subnormal ones has few digits.
+    // The length of finite operands may overflow, and that of subnormal operands has few digits.
     let factor =
         S::select(z.equal(infinity), S::lit(0.25), S::select(z.less(S::lit(1e-30)), S::lit(2f64.powi(64)), one));
     let length = S::select(factor.equal(one), z, (factor * x).hypot(factor * y));
     let (share, other) = (factor * x / length, factor * y / length);
     let rest = sign_of(x) * (one - other * other / (one + share.abs()));
-    // Of a length without a finite inverse nothing but the share itself has a derivative in range.
+    // If the length has no finite inverse, only the share itself has a derivative in range.
     let rest = S::select(z.less(S::lit(1e-300)), share, rest);
     let share = S::select(y.abs().less(x.abs()), rest, share);
     let alone = S::select(y.abs().equal(infinity), root_half(), one);
@@ -222,7 +222,7 @@ pub(super) fn hypot_share<S: RowMath>(x: S, y: S, z: S) -> S {
     S::select(z.equal(zero), zero, share)
 }
 
-/// x - y in two parts; the second is 0 where the first is not finite. Infinities of one sign are no distance apart.
+/// x - y in two parts; the second is 0 if the first is not finite. The difference of equal infinities is 0.
 #[inline(always)]
 fn difference<S: RowMath>(x: S, y: S) -> (S, S) {
     let high = x - y;
@@ -233,7 +233,7 @@ fn difference<S: RowMath>(x: S, y: S) -> (S, S) {
     (apart, S::select(high.abs().less(infinity), low, zero))
 }
 
-/// log(e^x + e^y): the larger, and the logarithm of 1 plus an exponential of the difference.
+/// log(e^x + e^y): the larger operand, plus log(1 + e^-|x - y|).
 #[inline(always)]
 pub(super) fn log_add_exp<S: RowMath>(x: S, y: S) -> S {
     let is_first = y.less(x);

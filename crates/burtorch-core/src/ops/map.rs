@@ -22,9 +22,9 @@ pub(crate) fn map_forward<S: Scalar>(op: Op, x: &[S], y: &mut [S]) {
     }
 }
 
-/// Adds what each reached `g_i` contributes to `x_i` to `dx_i`.
+/// Adds the contribution of each reached `g_i` to `dx_i`.
 pub(crate) fn map_pull<S: Scalar>(op: Op, g: &[S], x: &[S], y: &[S], dx: &mut [S]) {
-    // The kernels give to every input, so they are for outputs all of which were reached.
+    // The kernels write to every input, so all outputs must be reached.
     if let Some(kernels) = slice_kernels::<S>()
         && g.iter().fold(true, |all, g| all & !g.is_unreached())
     {

@@ -11,19 +11,19 @@ use super::{BinaryOp, Max, Min, Op};
 use crate::interrupt::pieces;
 use crate::scalar::{DType, Float, RowMath, Scalar};
 
-/// The largest operand, NaN if one is a NaN.
+/// The largest operand; NaN if any is NaN.
 #[inline(never)]
 pub(super) fn largest<S: Scalar>(xs: &[S]) -> S::Compute {
     xs[1..].iter().fold(xs[0].widen(), |top, x| Max::forward(top, x.widen()))
 }
 
-/// The smallest operand, NaN if one is a NaN.
+/// The smallest operand; NaN if any is NaN.
 #[inline(never)]
 pub(super) fn smallest<S: Scalar>(xs: &[S]) -> S::Compute {
     xs[1..].iter().fold(xs[0].widen(), |low, x| Min::forward(low, x.widen()))
 }
 
-/// What the adjoint of the extreme `y` contributes: equal shares to all that attain it, nothing to the others.
+/// The contribution of the adjoint of the extreme `y`: equal shares for all operands that attain it, 0 for the others.
 pub(super) fn pull_extreme<S: Scalar>(g: S::Compute, y: S::Compute, xs: &[S], out: &mut [S]) {
     let share = g / count_equal(xs, y);
     each(xs, out, |x| choose(y.nan_mask(), y, choose(x.equal(y), share, S::Compute::lit(0.0))));
@@ -34,14 +34,14 @@ fn choose<C: Scalar>(mask: C::Mask, yes: C, no: C) -> C {
     C::select(mask, yes, no)
 }
 
-/// How many operands equal `y`, per lane.
+/// The number of operands equal to `y`, per lane.
 #[inline(never)]
 fn count_equal<S: Scalar>(xs: &[S], y: S::Compute) -> S::Compute {
     sum_by(xs, |x| choose(x.equal(y), S::Compute::lit(1.0), S::Compute::lit(0.0)))
 }
 
-/// The distance from the largest operand: 0 for the largest itself, also where it is infinite. Of dual numbers it moves
-/// also where operands tie.
+/// The difference to the largest operand: 0 for the largest itself, even if infinite. With dual numbers its tangent is
+/// kept on ties.
 #[inline(always)]
 fn below<C: Scalar>(x: C, top: C) -> C {
     let gap = x - top;
@@ -51,14 +51,14 @@ fn below<C: Scalar>(x: C, top: C) -> C {
 
 /// The logarithm of the sum of exponentials of operands shifted by the largest of them, `top`.
 ///
-/// The largest contributes exactly 1, so the logarithm is taken of 1 plus the rest: a rest far below 1 is not lost.
+/// The largest contributes exactly 1, so this computes log(1 + rest): a rest far below 1 is not lost.
 #[inline(never)]
 fn log_sum_shifted<S: Scalar>(xs: &[S], top: S::Compute) -> S::Compute {
     let rest = sum_by(xs, |x| choose(x.equal(top), S::Compute::lit(0.0), (x - top).exp()));
     choose(top.nan_mask(), top, (rest + (count_equal(xs, top) - S::Compute::lit(1.0))).log1p())
 }
 
-/// The sum of exponentials of operands shifted by the largest of them.
+/// The sum of exponentials of operands shifted by the largest.
 #[inline(never)]
 fn sum_of_exponentials<S: Scalar>(xs: &[S], top: S::Compute) -> S::Compute {
     sum_by(xs, |x| below(x, top).exp())
@@ -77,7 +77,7 @@ pub(super) fn pull_log_sum_exp<S: Scalar>(g: S::Compute, xs: &[S], out: &mut [S]
     each(xs, out, |x| g * (below(x, top).exp() / total));
 }
 
-/// Writes `exp(x_i) / sum exp(x)` (for [`Op::Softmax`]) or its logarithm. `room` is as long as the operands.
+/// Writes `exp(x_i) / sum exp(x)` (for [`Op::Softmax`]) or its logarithm. `room` has the length of the operands.
 pub(crate) fn softmax_forward<S: Scalar>(op: Op, xs: &[S], room: &mut [S], out: &mut [S]) {
     let top = largest(xs);
     if op == Op::LogSoftmax {
@@ -87,7 +87,7 @@ pub(crate) fn softmax_forward<S: Scalar>(op: Op, xs: &[S], room: &mut [S], out: 
         let total = sum_of_exponentials(xs, top);
         each(xs, out, |x| below(x, top).exp() / total);
     } else {
-        // Where nothing is rounded on the way, exponentials are taken a vector at a time.
+        // Without intermediate rounding, exponentials are computed a vector at a time.
         each(xs, room, |x| below(x, top));
         pieces(out.len()).for_each(|piece| map_forward(Op::Exp, &room[piece.clone()], &mut out[piece]));
         let total = sum_apart(out);
@@ -95,8 +95,8 @@ pub(crate) fn softmax_forward<S: Scalar>(op: Op, xs: &[S], room: &mut [S], out: 
     }
 }
 
-/// Writes into `out` what the adjoints `g` of the outputs `y` contribute to each operand; `g` may end early and hold
-/// adjoints that were not reached, which contribute nothing.
+/// Writes the contributions of the adjoints `g` of the outputs `y` to `out`, one per operand; `g` may be shorter, and
+/// unreached adjoints contribute nothing.
 pub(crate) fn softmax_pull<S: Scalar>(op: Op, g: &[S], y: &[S], out: &mut [S]) {
     let zero = S::Compute::lit(0.0);
     let reached = || g.iter().zip(y).filter(|(g, _)| !g.is_unreached()).map(|(g, y)| (g.widen(), y.widen()));
@@ -109,14 +109,14 @@ pub(crate) fn softmax_pull<S: Scalar>(op: Op, g: &[S], y: &[S], out: &mut [S]) {
     }
 }
 
-/// A power of two, of any size that `C` holds.
+/// A power of two within the range of `C`.
 fn two_to<C: Scalar>(exponent: i32) -> C {
     let step = C::lit(2f64.powi(1000 * exponent.signum()));
     (0..exponent.abs() / 1000).fold(C::lit(2f64.powi(exponent % 1000)), |power, _| power * step)
 }
 
-/// How a norm sums squares: operands are multiplied by a power of two that keeps their squares in range, and signs stand
-/// in place of infinities where there are any.
+/// How a norm sums squares: operands are multiplied by a power of two that keeps their squares in range; if there are
+/// infinities, signs replace them.
 #[derive(Clone, Copy)]
 struct Scaling<C> {
     factor: C,
@@ -127,7 +127,7 @@ struct Scaling<C> {
 impl<C: Scalar<Compute = C>> Scaling<C> {
     fn of<S: Scalar<Compute = C>>(xs: &[S]) -> Self {
         let top = xs[1..].iter().fold(xs[0].widen().abs(), |top, x| Max::forward(top, x.widen().abs()));
-        // Above the first, squares overflow; below the second, they lose bits.
+        // Above `large`, squares overflow; below `small`, they lose bits.
         let [large, small, down, up] = match <C::Elem as Float>::DTYPE {
             DType::Float128 => [8000, -8000, -9000, 9000],
             DType::Float64 => [500, -450, -600, 600],

@@ -31,17 +31,17 @@ use formulas::*;
 /// How many operands an op takes, and of what kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arity {
-    /// No operand: leaves, constants, parameters.
+    /// No operands: leaves, constants, parameters.
     Nullary,
     /// One value.
     Unary,
     /// Two values.
     Binary,
-    /// One value and a number that receives no gradient.
+    /// One value and a number without a gradient.
     WithConstant,
     /// Any number of values, at least one.
     Reduction,
-    /// Two runs of equal length (and a bias).
+    /// Two ranges of equal length (and a bias).
     InnerProduct,
     /// A range of outputs, of which this node is the last.
     Block,
@@ -99,7 +99,7 @@ pub struct Properties {
     pub rare: bool,
 }
 
-/// A row that says nothing.
+/// The defaults of a row.
 const PLAIN: OpInfo = OpInfo {
     op: Op::Leaf,
     name: "",
@@ -141,11 +141,11 @@ pub trait UnaryOp: sealed::Sealed {
     const OP: Op;
     /// Whether its derivative reads its value.
     const READS_OUTPUT: bool;
-    /// What else its row says.
+    /// The other properties of its row.
     const IS: Properties = OP_INFO[Self::OP as usize].is;
     /// The row's value.
     fn y<S: RowMath>(x: S) -> S;
-    /// The row's partial: what the adjoint `g` of the output contributes to the operand; `y` is the output.
+    /// The row's partial: the contribution of the adjoint `g` of the output to the operand; `y` is the output.
     fn dx<S: RowMath>(g: S, x: S, y: S) -> S;
     /// The value, rounded once.
     #[inline(always)]
@@ -165,11 +165,11 @@ pub trait BinaryOp: sealed::Sealed {
     const OP: Op;
     /// Whether its derivative reads its value.
     const READS_OUTPUT: bool;
-    /// What else its row says.
+    /// The other properties of its row.
     const IS: Properties = OP_INFO[Self::OP as usize].is;
     /// The row's value.
     fn z<S: RowMath>(x: S, y: S) -> S;
-    /// The row's first partial: what the adjoint `g` of the output `z` contributes to the first operand.
+    /// The row's first partial: the contribution of the adjoint `g` of the output `z` to the first operand.
     fn dx<S: RowMath>(g: S, x: S, y: S, z: S) -> S;
     /// The row's second partial.
     fn dy<S: RowMath>(g: S, x: S, y: S, z: S) -> S;
@@ -190,7 +190,7 @@ pub trait BinaryOp: sealed::Sealed {
     }
 }
 
-/// The sum of what is there, 0 of nothing.
+/// The sum of the operands that exist, 0 without any.
 #[inline(always)]
 pub(crate) fn sum_of_some<S: RowMath>(x: Option<S>, y: Option<S>) -> S {
     match (x, y) {
@@ -257,7 +257,7 @@ macro_rules! define_ops {
                 ..PLAIN }, )*
         ];
 
-        /// Ops by the part they play in rewriting and as operators, as their rows say.
+        /// Ops by their role in rewriting and as operators, from their rows.
         impl Op {
             $( $( #[doc = $udoc] pub const $uas: Op = Op::$U; )? )*
             $( $( #[doc = $bdoc] pub const $bas: Op = Op::$B; )? )*
@@ -335,13 +335,13 @@ impl Op {
     }
 }
 
-/// Whether rows are not compiled for a scalar: a half-precision number is computed in its wider type, one of many lanes part by
-/// part.
+/// Whether rows are compiled for a different scalar: half-precision numbers are computed in a wider type, and many
+/// lanes in parts.
 const fn is_elsewhere<S: Scalar>() -> bool {
     size_of::<S>() != size_of::<S::Compute>() || S::LANES > S::Part::LANES
 }
 
-/// A row of such a scalar.
+/// Computes a row of such a scalar.
 #[inline]
 fn elsewhere<S: Scalar, const N: usize, const M: usize>(
     x: [S; N],

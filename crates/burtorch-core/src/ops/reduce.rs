@@ -41,7 +41,7 @@ impl Reduction {
         }
     }
 
-    /// The same for all others; one copy for each type.
+    /// The same for all other ops; one copy per type.
     #[inline(never)]
     fn forward_apart<S: Scalar>(self, xs: &[S]) -> S {
         let n = || S::Compute::lit(xs.len() as f64);
@@ -69,11 +69,11 @@ impl Reduction {
         }
     }
 
-    /// The same for all others; one copy for each type.
+    /// The same for all other ops; one copy per type.
     #[inline(never)]
     fn pull_apart<S: Scalar>(self, g: S, xs: &[S], out: &mut [S]) {
         let n = S::Compute::lit(xs.len() as f64);
-        // Doubled last: twice an operand may leave the range although twice its share does not.
+        // Doubling comes last: twice an operand may overflow although twice its share does not.
         let two = S::Compute::lit(2.0);
         let wide = g.widen();
         let around_mean = |n: S::Compute, out: &mut [S]| {
@@ -114,17 +114,17 @@ fn sum_of_differences<S: Scalar>(xs: &[S], origin: S::Compute) -> S::Compute {
     sum_by(xs, |x| x - origin)
 }
 
-/// The mean, measured from the first value: exact for equal inputs and safe for large offsets.
+/// The mean, computed relative to the first value: exact for equal inputs and accurate for large offsets.
 #[inline(never)]
 pub(crate) fn mean_of<S: Scalar>(xs: &[S]) -> S::Compute {
     let origin = xs[0].widen();
     let n = S::Compute::lit(xs.len() as f64);
     let first_guess = origin + sum_of_differences(xs, origin) / n;
-    // For values of very different sign or size the shifted sum can overflow where the plain one does not.
+    // For values of very different sign or size the shifted sum can overflow although the plain one does not.
     if first_guess.all_finite() {
         return first_guess;
     }
-    // Infinities and NaN times zero are NaN.
+    // Infinities and NaN times zero give NaN.
     let zero = S::Compute::lit(0.0);
     let is_finite = (first_guess * zero).equal(zero);
     S::Compute::select(is_finite, first_guess, sum_apart(xs) / n)
@@ -138,11 +138,11 @@ pub fn variance_of<S: Scalar>(xs: &[S], divisor: S::Compute) -> S::Compute {
     let squares = sum_by(xs, |x| (x - m) * (x - m));
     let rest = sum_of_differences(xs, m);
     let excess = rest * (rest / S::Compute::lit(xs.len() as f64));
-    // Where deviations overflow, so do their squares.
+    // If deviations overflow, so do their squares.
     S::Compute::select(excess.less(squares), squares - excess, squares) / divisor
 }
 
-/// `out[i] = g` times the product of all inputs but the i-th: suffix products first, then a running prefix.
+/// `out[i]` is `g` times the product of all inputs except the i-th: suffix products first, then a running prefix.
 #[inline(always)]
 pub(crate) fn products_of_others<S: Scalar>(g: S, xs: &[S], out: &mut [S]) {
     let mut suffix = S::lit(1.0);
@@ -157,7 +157,7 @@ pub(crate) fn products_of_others<S: Scalar>(g: S, xs: &[S], out: &mut [S]) {
     }
 }
 
-/// The same for numbers too narrow to keep suffix products in: they are kept, unrounded, for a block at a time.
+/// The same for types too narrow to store suffix products: they are stored unrounded for a block at a time.
 fn products_of_others_in_blocks<S: Scalar>(g: S::Compute, xs: &[S], out: &mut [S]) {
     const BLOCK: usize = 64;
     let one = S::Compute::lit(1.0);

@@ -120,7 +120,7 @@ macro_rules! by_function {
                     return row_partial(op, k, g, x, y, z);
                 }
                 Some(match (self, k) {
-                    // By their first argument these move as a whole; the second goes with it, or is an order.
+                    // The derivative by the first argument includes the second, which depends on it or is an order.
                     (Function::TanhGrad | Function::Polygamma, 1) => return None,
                     $( (Function::$hrow, 0) => { let ($hg, $hx1, $hy1) = (g, x, z); $hdx } )*
                     $( (Function::$hrow2, 0) => { let ($gx, $xx, $yx, $zx) = (g, x, y, z); $hdx2 } )*

@@ -20,13 +20,13 @@ pub(super) fn each<S: Scalar>(xs: &[S], out: &mut [S], f: impl Fn(S::Compute) ->
     }
 }
 
-/// The sum, from eight running sums that are added pairwise: short chains for the CPU, one fixed order for the reader.
+/// The sum, as eight running sums that are added pairwise: short dependency chains, and one fixed order.
 #[inline]
 pub(super) fn sum<S: Scalar>(xs: &[S]) -> S::Compute {
     sum_by(xs, |x| x)
 }
 
-/// The same; one copy for each type.
+/// The same; one copy per type.
 #[inline(never)]
 pub(super) fn sum_apart<S: Scalar>(xs: &[S]) -> S::Compute {
     sum(xs)
@@ -41,7 +41,7 @@ pub(super) fn sum_by<S: Scalar>(xs: &[S], f: impl Fn(S::Compute) -> S::Compute) 
         }
         return total;
     }
-    // From -0.0, which added to anything leaves it as it is.
+    // Starts at -0.0, the neutral element of addition.
     let mut sums = [S::Compute::UNREACHED; 8];
     // Pieces are multiples of eight, so number i is added to sum i % 8.
     for piece in pieces(xs.len()) {

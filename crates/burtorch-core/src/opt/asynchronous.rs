@@ -16,34 +16,34 @@ use crate::memory;
 /// Which gradients the server takes.
 #[derive(Clone, Debug)]
 pub enum Rule {
-    /// Rennala SGD (Tyurin and Richtarik 2023): the first so many that are computed at x; a step is their mean.
+    /// Rennala SGD (Tyurin and Richtarik 2023): a step is the mean of the first gradients, this many, computed at x.
     Rennala(u64),
-    /// Ringmaster ASGD (Maranjyan, Tyurin and Richtarik 2025, with stops): each one that comes; jobs whose point is so many
-    /// steps old are stopped, and their workers start at the new point.
+    /// Ringmaster ASGD (Maranjyan, Tyurin and Richtarik 2025, with stops): a step per gradient; jobs whose point is
+    /// this many steps old are stopped, and their workers restart at the new point.
     Ringmaster(u64),
-    /// MindFlayer SGD (Maranjyan, Shaikh Omar and Richtarik 2024): worker i makes `trials[i]` trials of at most `limits[i]` seconds,
-    /// and the gradients of those that end in time are summed and divided by `expected`, the mean number of them.
+    /// MindFlayer SGD (Maranjyan, Shaikh Omar and Richtarik 2024): worker i makes `trials[i]` trials of at most
+    /// `limits[i]` seconds; the sum of the gradients that finish in time is divided by `expected`, their mean number.
     MindFlayer {
-        /// Trials of each worker in a step.
+        /// The number of trials of each worker per step.
         trials: Vec<u64>,
         /// The time after which a trial is stopped.
         limits: Vec<f64>,
-        /// How many trials end in time, on average.
+        /// The mean number of trials that end in time.
         expected: f64,
     },
-    /// FedBuff (Nguyen et al. 2022): clients move by local steps from the point at which they began; a step adds the mean of
-    /// every so many moves, whenever their clients began.
+    /// FedBuff (Nguyen et al. 2022): clients take local steps from the point where they started; a step adds the mean
+    /// of this many updates, regardless of when their clients started.
     FedBuff(u64),
 }
 
-/// What clients with samples of their own do in a job.
+/// The local steps of a job, for clients with their own samples.
 #[derive(Debug, Default)]
 struct Local {
     samples: Vec<Vec<u32>>,
     batches: Vec<Sampler>,
     steps: u64,
     server_step: f64,
-    /// Room: samples of a batch, the client's point, and where it began.
+    /// Workspace: the samples of a batch, the client's point, and its start.
     batch: Vec<u32>,
     own: Vec<f64>,
     start: Vec<f64>,
@@ -56,12 +56,12 @@ pub struct Asynchronous {
     sampler: Sampler,
     local: Local,
     delays: Delays,
-    /// For each worker: when its job ends, the number of the job, and the step at which it began.
+    /// For each worker: the end of its job, the number of the job, and the step at which it started.
     jobs: Vec<f64>,
     new_jobs: Vec<f64>,
-    /// Where the jobs began, a row each (Ringmaster, FedBuff).
+    /// The points at which jobs started, one row each (Ringmaster, FedBuff).
     points: Kept<f64>,
-    /// The iterate before the step, and the number of steps then.
+    /// The iterate before the step, and the step count then.
     old: Vec<f64>,
     round: u64,
     time: f64,
@@ -72,7 +72,7 @@ pub struct Asynchronous {
     used: Vec<u32>,
 }
 
-/// Numbers of a worker in the list of jobs.
+/// Numbers per worker in the list of jobs.
 const JOB: usize = 3;
 
 impl Asynchronous {
@@ -148,25 +148,25 @@ impl Asynchronous {
         Ok((new, weights))
     }
 
-    /// The worker whose job ends first, and when.
+    /// The worker whose job ends first, and the time.
     fn first(&self) -> (usize, f64) {
         let ends = self.new_jobs.chunks_exact(JOB).map(|job| job[0]).enumerate();
         ends.fold((0, f64::INFINITY), |best, one| if one.1 < best.1 { one } else { best })
     }
 
-    /// Whether a worker began a job in this step: it has a new number.
+    /// Whether a worker started a job in this step; its job number has changed.
     fn has_begun(&self, worker: usize) -> bool {
         self.new_jobs[worker * JOB + 1] != self.jobs[worker * JOB + 1]
     }
 
-    /// A worker begins its next job at this time, after so many steps.
+    /// Starts a worker's next job at this time and step count.
     fn restart(&mut self, env: &Env<'_>, worker: usize, now: f64, round: u64) {
         let job = self.new_jobs[worker * JOB + 1] as u64 + 1;
         let end = now + self.delays.of(env.seed, job, worker);
         self.new_jobs[worker * JOB..][..JOB].copy_from_slice(&[end, job as f64, round as f64]);
     }
 
-    /// Adds `scale` times the gradient of a worker's job at `x` to `g`; its oracle calls.
+    /// Adds `scale` times the gradient of a worker's job at `x` to `g`; returns the number of oracle calls.
     fn add_gradient(
         &mut self,
         env: &mut Env<'_>,
@@ -205,7 +205,7 @@ impl Asynchronous {
                 left -= 1;
             }
             self.new_time = now;
-            // The worker of the last gradient starts at the new point.
+            // The worker of the last gradient restarts at the new point.
             self.restart(env, worker, now, env.round + u64::from(left == 0));
         }
         Ok(calls)
@@ -231,13 +231,13 @@ impl Asynchronous {
             let (worker, now) = self.first();
             calls += self.add_move(env, worker, x, self.local.server_step / buffer as f64)?;
             self.new_time = now;
-            // The client of the last move starts at the new point.
+            // The client of the last update restarts at the new point.
             self.restart(env, worker, now, env.round + u64::from(left == 0));
         }
         Ok(calls)
     }
 
-    /// Adds `scale` times how far a client's job moved back to `g`; its oracle calls.
+    /// Subtracts `scale` times a client's update from `g`; returns the number of oracle calls.
     fn add_move(&mut self, env: &mut Env<'_>, worker: usize, x: &[f64], scale: f64) -> Result<u64> {
         let (job, since) = (self.new_jobs[worker * JOB + 1] as u64, self.new_jobs[worker * JOB + 2] as u64);
         let Local { samples, batches, steps, batch, own, start, .. } = &mut self.local;
@@ -353,7 +353,7 @@ impl Method for Asynchronous {
             if !self.has_begun(worker) {
                 continue;
             }
-            // At the new point, or before the step was whole.
+            // Started at the new point, or before the step was complete.
             let is_new = self.new_jobs[worker * JOB + 2] as u64 > self.round;
             self.points.row(worker).copy_from_slice(if is_new { &self.next } else { &self.old });
         }

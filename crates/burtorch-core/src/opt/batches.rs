@@ -15,11 +15,11 @@ use crate::sync::Mutex;
 #[derive(Debug)]
 pub struct LocalSteps {
     cohort: Sampler,
-    /// Of the cohort, ascending.
+    /// The members of the cohort, ascending.
     part: Vec<u32>,
     steps: u64,
     batch: Sampling,
-    /// What draws the batches of each client, once it has taken part.
+    /// The sampler of each client, created when it first takes part.
     batches: Vec<Mutex<Option<Box<Sampler>>>>,
 }
 
@@ -41,7 +41,7 @@ impl LocalSteps {
         Ok(LocalSteps { cohort, part: Vec::new(), steps, batch, batches })
     }
 
-    /// Draws who takes part in a round.
+    /// Draws the cohort of a round.
     pub(super) fn draw_cohort(&mut self, env: &Env<'_>) -> Result<()> {
         draw_batch(&mut self.cohort, env)?;
         let drawn = self.cohort.samples().indices;
@@ -52,7 +52,7 @@ impl LocalSteps {
         Ok(())
     }
 
-    /// Who takes part, ascending.
+    /// The cohort, ascending.
     pub(super) fn part(&self) -> &[u32] {
         &self.part
     }
@@ -62,13 +62,13 @@ impl LocalSteps {
         self.cohort.samples().scale
     }
 
-    /// Steps of a client in a round.
+    /// Local steps of a client per round.
     pub(super) fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// `room.g` becomes the gradient of a batch of this client's samples at `x`, less that at `minus`, in one of its local steps;
-    /// the oracle calls of it.
+    /// Sets `room.g` to the gradient at `x` of a batch of this client's samples in one of its local steps, minus that
+    /// at `minus`; returns the number of oracle calls.
     #[allow(clippy::too_many_arguments, reason = "a difference has two points")]
     pub(super) fn grad(
         &self,
@@ -98,7 +98,8 @@ impl LocalSteps {
         done
     }
 
-    /// `room.x`, which starts at `x`, takes all local steps, each by a gradient that `correct` has changed; the oracle calls.
+    /// Takes all local steps with `room.x`, which starts at `x`, each with a gradient modified by `correct`; returns
+    /// the number of oracle calls.
     pub(super) fn walk(
         &self,
         env: &Env<'_>,

@@ -33,7 +33,7 @@ pub struct Clients {
     weights: Option<Vec<f64>>,
     exchange: Option<Box<dyn Exchange>>,
     network: Option<Network>,
-    /// Bits that the server sends each client in a round, unless it is all numbers.
+    /// Bits that the server sends to each client per round, if they are not full numbers.
     down: Option<f64>,
     own: TreeSum,
     total: TreeSum,
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Clients {
     }
 }
 
-/// Clients that work one after the other: a subtree.
+/// Clients processed in sequence: a subtree.
 #[derive(Debug, Default)]
 struct Block {
     first: usize,
@@ -58,13 +58,13 @@ struct Block {
     failed: Option<Error>,
 }
 
-/// What changes the message of a client.
+/// Modifies the message of a client.
 pub(super) type Rounds<'a> = &'a (dyn Fn(Who, &mut Message<f64>) -> Result<()> + Sync);
 
 const WHAT: &str = "clients";
-/// Bits of a number that is sent as it is.
+/// Bits of an uncompressed number.
 pub(super) const NUMBER: f64 = 64.0;
-/// Behind a sum: bits, oracle calls, bytes, clients.
+/// Values after a sum: bits, oracle calls, bytes, clients.
 const COUNTS: usize = 4;
 
 impl Clients {
@@ -88,7 +88,7 @@ impl Clients {
             return Err(bad(format!("a process with the clients {} to {}", here.start, here.end)));
         }
         let weights = weights(&parts, n_samples)?;
-        // About 64 blocks: enough for the threads of a machine, few enough for the memory of each.
+        // About 64 blocks: enough for the threads of a machine, few enough to have memory for each.
         let level = (n / 64).checked_ilog2().unwrap_or(0).min(10);
         let mut blocks = Vec::new();
         for range in subtrees(here.clone(), n, level) {
@@ -126,7 +126,7 @@ impl Clients {
         self.network = Some(network);
     }
 
-    /// Says how many bits the server sends each client in a round, where these are not its numbers as they are.
+    /// Sets the number of bits that the server sends to each client per round, if it does not send full numbers.
     pub(super) fn set_down(&mut self, bits: f64) {
         self.down = Some(bits);
     }
@@ -146,7 +146,8 @@ impl Clients {
         self.weights.clone()
     }
 
-    /// Runs `work`, which returns its oracle calls, for every client, or those of the sorted list, on the threads of `env`; sums what they send.
+    /// Runs `work`, which returns its number of oracle calls, on the threads of `env` for every client, or for those in
+    /// the sorted list; sums the messages.
     pub(super) fn each(
         &mut self,
         env: &Env<'_>,
@@ -203,7 +204,7 @@ impl Clients {
         self.total(sends != Sends::Unsent, numbers)
     }
 
-    /// Sums over the blocks and over all processes; what it cost.
+    /// Sums over blocks and processes; returns the cost.
     fn total(&mut self, is_exchange: bool, numbers: usize) -> Result<Cost> {
         let (mut time, mut failed) = (0.0f64, None);
         let end = if self.here.end == self.n { usize::MAX } else { self.here.end };
@@ -215,7 +216,7 @@ impl Clients {
         }
         if let Some(error) = failed {
             if let Some(exchange) = &self.exchange {
-                // The others must not wait; whatever they make of it, this error is the cause.
+                // Unblocks the other processes; their errors are ignored because this one is the cause.
                 let _ = exchange.gather(&[], &mut self.received);
             }
             return Err(error);
@@ -248,19 +249,19 @@ impl Clients {
         Ok(Cost { oracle_calls: calls as u64, bits_up, bits_down, wire_bytes: bytes as u64, rounds, time })
     }
 
-    /// Every client of this process, in turn.
+    /// All clients of this process, in order.
     pub(super) fn workers(&mut self) -> impl Iterator<Item = &mut Worker> {
         self.blocks.iter_mut().flat_map(|block| &mut block_of(block).workers)
     }
 
-    /// The clients of this process that took part in the last round, by their numbers in it, and their messages.
+    /// The clients of this process in the last round, by their index in it, and their messages.
     pub(super) fn sent(&mut self) -> impl Iterator<Item = (usize, &Message<f64>)> {
         let here = self.workers().enumerate().filter(|(_, worker)| worker.is_here);
         here.map(|(here, worker)| (here, &worker.message))
     }
 
-    /// Every client, or those of the sorted list, computes its gradient at `x`, less that at `minus` and less its part of
-    /// `shifts`, and compresses it.
+    /// Every client, or those in the sorted list, computes its gradient at `x`, minus that at `minus` and minus its row
+    /// of `shifts`, and compresses it.
     pub(super) fn send(
         &mut self,
         env: &Env<'_>,
@@ -279,7 +280,8 @@ impl Clients {
         })
     }
 
-    /// Every client, or those of the sorted list, compresses what `work` makes `Room::g`, and changes its message by `rounds`.
+    /// Every client, or those in the sorted list, compresses `Room::g` as computed by `work`, and modifies its message
+    /// by `rounds`.
     pub(super) fn compress(
         &mut self,
         env: &Env<'_>,
@@ -310,12 +312,12 @@ impl Clients {
         })
     }
 
-    /// `out` becomes the mean of the clients' gradients at `x`.
+    /// Sets `out` to the mean of the clients' gradients at `x`.
     pub(super) fn mean_grad(&mut self, env: &Env<'_>, x: &[f64], out: &mut [f64]) -> Result<Cost> {
         self.mean_of(env, x, out, &|_, _| Ok(()))
     }
 
-    /// The same of what `keep` makes of the gradients.
+    /// The same for the results of `keep` on the gradients.
     fn mean_of(
         &mut self,
         env: &Env<'_>,
@@ -333,8 +335,7 @@ impl Clients {
         Ok(cost)
     }
 
-    /// Where clients start: a vector of each, which are their gradients at `x` if asked for, and 0 otherwise; `mean` becomes
-    /// the mean of all.
+    /// The initial vectors of clients: their gradients at `x` if requested, otherwise 0; sets `mean` to their mean.
     pub(super) fn start<T: Float>(
         &mut self,
         env: &Env<'_>,
@@ -351,7 +352,7 @@ impl Clients {
         Ok((kept, cost))
     }
 
-    /// Every client's gradient at `x`, which it keeps for itself.
+    /// Computes every client's gradient at `x`, and leaves it with the client.
     pub(super) fn own_grads(&mut self, env: &Env<'_>, x: &[f64]) -> Result<(Kept<f64>, Cost)> {
         let kept = Kept::new(self.n_here(), x)?;
         let cost = self.each(env, None, Sends::Unsent, &|who, worker, room| {
@@ -361,12 +362,12 @@ impl Clients {
         Ok((kept, cost))
     }
 
-    /// Whether what clients send are numbers as they are, so that they may be rounded.
+    /// Whether clients send full numbers, which may be rounded.
     pub(super) fn send_numbers(&self) -> bool {
         self.compressor.sends_numbers()
     }
 
-    /// Adds `scale` times the sum of the vectors of this number (0 unless clients send several) to `out`.
+    /// Adds `scale` times the sum of the vectors with this index to `out` (0 unless clients send several).
     pub(super) fn add_sum(&self, vector: usize, scale: f64, out: &mut [f64]) {
         if let Some((_, sum)) = self.total.roots().next() {
             out.iter_mut().zip(&sum[vector * self.d..]).for_each(|(out, s)| *out += scale * s);

@@ -9,11 +9,11 @@ use crate::memory;
 pub enum Spread {
     /// 1.
     Fixed,
-    /// A number of the exponential distribution of mean 1.
+    /// Exponential distribution with mean 1.
     Exponential,
     /// exp(sigma z) with z standard normal: median 1.
     LogNormal(f64),
-    /// A number of the Pareto distribution with this exponent, at least 1.
+    /// Pareto distribution with this exponent, at least 1.
     Pareto(f64),
 }
 
@@ -24,7 +24,7 @@ pub struct Delays {
     spread: Spread,
 }
 
-/// Numbers that must be finite and above 0, or also 0.
+/// Checks that numbers are finite and above 0, or nonnegative.
 fn check(what: &'static str, numbers: &[f64], is_zero_allowed: bool) -> Result<()> {
     let is_fine = |&x: &f64| x.is_finite() && (x > 0.0 || (is_zero_allowed && x == 0.0));
     match numbers.iter().find(|x| !is_fine(x)) {
@@ -56,7 +56,7 @@ impl Delays {
         self.next(&mut Draw::new(seed, job, worker as u64, Purpose::Delay), worker)
     }
 
-    /// The time of the next job, from this sequence.
+    /// The duration of the next job, from this sequence.
     pub(super) fn next(&self, draw: &mut Draw<'_>, worker: usize) -> f64 {
         let mut uniform = || 1.0 - draw.uniform();
         let factor = match self.spread {
@@ -78,7 +78,7 @@ pub struct Network {
     dropout: f64,
 }
 
-/// The largest probability that the work of a client is lost.
+/// The largest probability of losing a client's work.
 const MOST_LOST: f64 = 0.99;
 
 impl Network {
@@ -102,7 +102,7 @@ impl Network {
         self.compute.n()
     }
 
-    /// Of a client in a round with so many oracle calls, and an exchange of so many bits.
+    /// The time of a client in a round with this many oracle calls and an exchange of this many bits.
     pub(super) fn time(&self, seed: u64, round: u64, client: usize, calls: u64, bits: Option<f64>) -> f64 {
         let exchange = bits.map_or(0.0, |bits| 2.0 * self.latency + bits / self.bits_per_second);
         let draw = |purpose| Draw::new(seed, round, client as u64, purpose);

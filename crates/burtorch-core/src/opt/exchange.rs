@@ -5,12 +5,12 @@ use crate::error::{Error, Result};
 
 /// How processes that have the same clients' numbers, and different clients, learn of each other's sums.
 pub trait Exchange: Send + Sync {
-    /// Sends `own` to all processes, and makes `all` what they sent, in the order of their clients. Nothing is sent by one
-    /// that cannot go on; then the others get an error.
+    /// Sends `own` to all processes, and sets `all` to what they sent, in the order of their clients. A process that
+    /// cannot continue sends nothing; the others then get an error.
     fn gather(&self, own: &[f64], all: &mut Vec<f64>) -> Result<()>;
 }
 
-/// Adds up what processes sent; the longest of their times.
+/// Adds up the data of all processes; returns the longest of their times.
 pub(super) fn read(received: &[f64], width: usize, total: &mut TreeSum) -> Result<f64> {
     let wrong = || Error::BadArgument {
         what: "what processes sent",

@@ -79,7 +79,7 @@ impl Method for Ef14 {
 pub struct Ef21<T> {
     clients: Clients,
     local: LocalSteps,
-    /// 1 where v_i is not kept.
+    /// The momentum; 1 if v_i is not stored.
     momentum: f64,
     from_gradient: bool,
     shifts: Kept<T>,
@@ -90,7 +90,7 @@ pub struct Ef21<T> {
     down: Option<Downlink>,
 }
 
-/// What the server of EF21-BC sends in place of g: C(mean of g_i - g), which all add to g.
+/// The server message of EF21-BC instead of g: C(mean of g_i - g), which every process adds to g.
 #[derive(Debug)]
 struct Downlink {
     compressor: Compressor,
@@ -98,7 +98,7 @@ struct Downlink {
     new: Vec<f64>,
     rest: Vec<f64>,
     message: Message<f64>,
-    /// Of the message sent last, which clients need before they compute.
+    /// Bits of the last message, which clients need before they compute.
     bits: f64,
 }
 
@@ -109,7 +109,7 @@ impl Downlink {
         Ok(())
     }
 
-    /// `next` becomes g and the message about what clients have sent.
+    /// Sets `next` to g plus the message about the clients' messages.
     fn send(&mut self, env: &Env<'_>, clients: &Clients, g: &[f64], next: &mut [f64]) -> Result<()> {
         let n = clients.n();
         self.new.copy_from_slice(&self.mean);
@@ -118,7 +118,7 @@ impl Downlink {
         if !kernels::all_finite(&self.rest) {
             return Err(Error::Diverged { round: env.round + 1 });
         }
-        // The draws of the one that follows the clients.
+        // The server draws as the client after the last one.
         let mut draw = Draw::new(env.seed, env.round, n as u64, Purpose::Compression);
         self.compressor.compress(&self.rest, &mut draw, Client { index: 0, n: 1 }, &mut self.message)?;
         next.copy_from_slice(g);

@@ -13,12 +13,12 @@ use crate::sync::Mutex;
 /// The terms of all sums.
 struct Joined {
     sums: Vec<Arc<FiniteSum>>,
-    /// The first sample of each.
+    /// The first sample of each sum.
     starts: Vec<u32>,
     n: usize,
-    /// Whether sums have different regularisers, which are then added here.
+    /// Whether the sums have different regularisers; then they are added here.
     differ: bool,
-    /// Lists of samples as their sums number them, used again.
+    /// Reusable lists of samples in the numbering of their sums.
     room: Mutex<Vec<Vec<u32>>>,
 }
 
@@ -53,7 +53,7 @@ impl FiniteSum {
 }
 
 impl Joined {
-    /// Calls `with` for samples that follow each other and belong to one sum, as it numbers them.
+    /// Calls `with` for consecutive samples that belong to one sum, in its numbering.
     fn for_runs(
         &self,
         samples: Samples<'_>,
@@ -86,7 +86,7 @@ impl Joined {
             memory::reserve_in(own, n, WHAT)?;
             own.extend(left[..n].iter().map(|i| i - start));
             let weights = samples.weights.map(|weights| &weights[at..at + n]);
-            // Equal weights are a factor: a function of Python is called once for all of them.
+            // Equal weights become a factor, so that a Python function is called once for all samples.
             let run = match weights {
                 Some([same, more @ ..]) if more.iter().all(|w| w == same) => {
                     Samples { indices: own, weights: None, scale: samples.scale * same }

@@ -9,10 +9,10 @@ use crate::memory;
 use crate::scalar::Float;
 use crate::sync::Mutex;
 
-/// A vector for each client. Their clients write them at the same time when a method starts.
+/// A vector per client. Clients write their vectors concurrently when a method starts.
 #[derive(Debug)]
 pub(super) struct Kept<T> {
-    /// Without numbers until its client takes part.
+    /// Empty until the client takes part.
     rows: Vec<Mutex<Vec<T>>>,
     first: Vec<T>,
 }
@@ -23,7 +23,7 @@ impl<T> Default for Kept<T> {
     }
 }
 
-/// Whether numbers of this type are fewer than those of `f64`.
+/// Whether storing numbers in this type rounds them.
 pub(super) fn is_rounded<T: Float>() -> bool {
     T::DTYPE != f64::DTYPE
 }
@@ -35,7 +35,7 @@ fn open<T>(row: &mut Mutex<Vec<T>>) -> &mut Vec<T> {
 }
 
 impl<T: Float> Kept<T> {
-    /// Of so many clients, each of which starts at this point.
+    /// Vectors of `n` clients, each starting at this point.
     pub(super) fn new(n: usize, first: &[f64]) -> Result<Self> {
         let mut rows = memory::list_for(n, WHAT)?;
         rows.resize_with(n, || Mutex::new(Vec::new()));
@@ -44,7 +44,7 @@ impl<T: Float> Kept<T> {
         Ok(Kept { rows, first: start })
     }
 
-    /// Clients.
+    /// The number of clients.
     pub(super) fn n(&self) -> usize {
         self.rows.len()
     }
@@ -55,7 +55,7 @@ impl<T: Float> Kept<T> {
         with(if row.is_empty() { &self.first } else { &row })
     }
 
-    /// The vector of a client becomes these numbers, which are rounded as it is.
+    /// Sets the vector of a client, and rounds `numbers` to the stored values.
     pub(super) fn put(&self, here: usize, numbers: &mut [f64]) -> Result<()> {
         let mut row = self.rows[here].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         row.clear();
@@ -65,7 +65,7 @@ impl<T: Float> Kept<T> {
         Ok(())
     }
 
-    /// Gives the vector of a client memory, so that it can be written.
+    /// Allocates the vector of a client for writing.
     pub(super) fn make(&self, here: usize) -> Result<()> {
         let mut row = self.rows[here].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if row.is_empty() {
@@ -75,23 +75,23 @@ impl<T: Float> Kept<T> {
         Ok(())
     }
 
-    /// The vector of a client, which has memory.
+    /// The vector of a client, which must be allocated.
     pub(super) fn row(&mut self, here: usize) -> &mut [T] {
         open(&mut self.rows[here])
     }
 
-    /// Exchanges the vector of a client with another of the same kind.
+    /// Swaps the vector of a client with that in another set of the same type.
     pub(super) fn swap(&mut self, here: usize, other: &mut Self) {
         std::mem::swap(open(&mut self.rows[here]), open(&mut other.rows[here]));
     }
 
-    /// The vector of a client takes `scale` times what its message stands for.
+    /// Adds `scale` times the message to the vector of a client.
     pub(super) fn add(&mut self, here: usize, scale: f64, message: &Message<f64>) {
         let row = self.row(here);
         message.entries().for_each(|(j, x)| row[j] = T::from_f64(row[j].to_f64() + scale * x));
     }
 
-    /// The same vectors again.
+    /// A copy of all vectors.
     pub(super) fn copied(&self) -> Result<Self> {
         let mut new = Kept::new(self.rows.len(), &[])?;
         new.first = memory::copied(&self.first, WHAT)?;
@@ -101,8 +101,8 @@ impl<T: Float> Kept<T> {
         Ok(new)
     }
 
-    /// Makes the message what its client's vector will move by when it takes it: the vector is rounded, and whoever adds up
-    /// messages must not learn of another sum than clients hold. The vector gets memory.
+    /// Replaces the message by the change that its client's vector will make: the vector is rounded, and the sum of
+    /// messages must equal the sum of the clients' changes. Allocates the vector.
     pub(super) fn round(&self, here: usize, message: &mut Message<f64>) -> Result<()> {
         self.make(here)?;
         self.read(here, |row| {
@@ -117,19 +117,18 @@ impl<T: Float> Kept<T> {
 
 /// The vectors of all clients of this process as numbers.
 pub trait Vectors {
-    /// Whether they are kept as `f32`.
+    /// Whether the vectors are stored as `f32`.
     fn is_single(&self) -> bool;
-    /// How many numbers.
+    /// The total number of entries.
     fn len(&self) -> usize;
-    /// Whether there are none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// All of them, one client after the other.
+    /// All entries, client by client.
     fn numbers(&self) -> Result<Vec<f64>>;
-    /// Gives those memory that these numbers change. An error for numbers of another length or that would be rounded.
+    /// Allocates the vectors that these numbers change. Fails for a wrong length or numbers that would be rounded.
     fn prepare(&mut self, numbers: &[f64]) -> Result<()>;
-    /// Makes them these numbers, for which they have been prepared.
+    /// Sets all entries, after [`Vectors::prepare`].
     fn load(&mut self, numbers: &[f64]);
 }
 

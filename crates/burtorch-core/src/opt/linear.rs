@@ -17,7 +17,7 @@ pub enum Loss {
     Logistic,
     /// `(z - b)^2 / 2`.
     Squares,
-    /// `log(1 + (z - b)^2 / 2)`: that of Cauchy, which is not convex.
+    /// `log(1 + (z - b)^2 / 2)`: the Cauchy loss, which is not convex.
     Robust,
 }
 
@@ -27,7 +27,7 @@ impl Loss {
         if self == Loss::Logistic { 0.25 } else { 1.0 }
     }
 
-    /// Makes slopes of products, in place; there are as many labels.
+    /// Replaces products by slopes; there are as many labels.
     fn slopes(self, z: &mut [f64], labels: &[f64], scratch: &mut [f64]) {
         match self {
             Loss::Logistic => {
@@ -43,7 +43,7 @@ impl Loss {
         }
     }
 
-    /// Makes values of products, in place.
+    /// Replaces products by values.
     fn values(self, z: &mut [f64], labels: &[f64], scratch: &mut [f64]) {
         let pairs = scratch.iter_mut().zip(&*z).zip(labels);
         match self {
@@ -85,14 +85,14 @@ impl Linear {
         Ok(Linear { rows, labels, loss })
     }
 
-    /// Asks for what the first of these samples need, before any is in work.
+    /// Prefetches the data of the first samples.
     fn ask_for(&self, indices: &[u32]) {
         kernels::ask_for_rows(&self.labels, indices, 1);
         self.rows.ask_for(indices);
     }
 
-    /// Asks for labels of samples behind those that were asked for at first, as many as are in work: they are as far from each
-    /// other as rows, and would be waited for when all is there but them.
+    /// Prefetches the labels of samples after the first `ASKED`, as many as are being processed: they are as far apart
+    /// as rows, and would be waited for separately.
     fn ask_for_labels(&self, rows: &[u32], n: usize) {
         let later = rows.get(ASKED..).unwrap_or_default();
         kernels::ask_for_rows(&self.labels, &later[..n.min(later.len())], 1);
@@ -105,10 +105,10 @@ impl Linear {
 
 /// Samples whose values are computed together.
 const GROUP: usize = 64;
-/// Labels that are asked for at first.
+/// The number of labels prefetched at the start.
 const ASKED: usize = 64;
 
-/// `n` numbers of scratch, in the memory it has if that is enough.
+/// `n` numbers of scratch; reuses the memory if it is large enough.
 pub(super) fn scratch_of(scratch: &mut Vec<f64>, n: usize) -> Result<&mut [f64]> {
     if scratch.len() < n {
         let missing = n - scratch.len();
@@ -164,7 +164,8 @@ impl Terms for Linear {
         for (group, rows) in samples.groups(self.rows.group()) {
             let n = group.indices.len();
             self.ask_for_labels(rows, n);
-            // Of two points, those of the second behind those of the first, so that slopes are computed in one call.
+            // With two points, the products of the second follow those of the first, so that slopes are computed in one
+            // call.
             let both = if minus.is_some() { 2 * n } else { n };
             let all = scratch_of(scratch, 3 * both)?;
             let (z, more) = all.split_at_mut(both);

@@ -196,7 +196,7 @@ impl<T: Float> Method for Scaffold<T> {
             let Room { g, x: y, .. } = room;
             g.clear();
             crate::memory::reserve_in(g, 2 * d, "what a client sends")?;
-            // The move of the model, and that of c_i.
+            // The change of the model, then the change of c_i.
             g.extend(y.iter().zip(x).map(|(y, x)| y - x));
             for (j, c) in c.iter().enumerate() {
                 g.push(-share * g[j] - c);

@@ -130,19 +130,19 @@ pub type Part<'a> = (&'static str, &'a mut [f64]);
 
 /// A method: how an iterate becomes the next.
 pub trait Method: Send + Sync {
-    /// Makes the state of a method that starts at `x`.
+    /// Initialises the state of a method that starts at `x`.
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost>;
-    /// Computes the next iterate and whatever else changes, beside the state.
+    /// Computes the next iterate and the other changes, separately from the state.
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost>;
-    /// Makes what was proposed the state.
+    /// Makes the proposed changes.
     fn commit(&mut self);
-    /// The state, but for what clients keep.
+    /// The state, except the clients' vectors.
     fn parts(&mut self) -> Vec<Part<'_>>;
-    /// The vectors that clients keep, by their names.
+    /// The clients' vectors, by name.
     fn kept(&mut self) -> Vec<(&'static str, &mut dyn Vectors)> {
         Vec::new()
     }
-    /// The batch drawn last and what the coin said.
+    /// The last batch, and the result of the coin.
     fn drawn(&self) -> (&[u32], Option<bool>);
 }
 
@@ -161,7 +161,7 @@ pub struct Runner {
     seed: u64,
     round: u64,
     threads: usize,
-    /// What each sample counts in the value, unless all count the same.
+    /// The weight of each sample in the value, unless all are equal.
     weights: Option<Vec<f64>>,
     cost: Cost,
     workspace: Workspace,
@@ -217,7 +217,7 @@ impl Runner {
         Ok(new)
     }
 
-    /// The method, what it may use, the iterate, and room for the next.
+    /// The method, its environment, the iterate, and memory for the next.
     fn parts_of_a_step<'a>(
         &'a mut self,
         step: f64,
@@ -246,7 +246,7 @@ impl Runner {
         if !env.next_is_finite && !kernels::all_finite(&self.next) {
             return Err(Error::Diverged { round: self.round + 1 });
         }
-        // What a kernel left unfinished would become the state.
+        // The output of an interrupted kernel must not become the state.
         crate::interrupt::check()?;
         std::mem::swap(&mut self.x, &mut self.next);
         self.method.commit();

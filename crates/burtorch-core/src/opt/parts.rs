@@ -5,12 +5,12 @@ use crate::memory;
 
 const WHAT: &str = "clients";
 
-/// The error for clients like these.
+/// The error for an invalid division among clients.
 pub(super) fn bad(found: String) -> Error {
     Error::BadArgument { what: "clients", expected: "lists that hold each sample once".into(), found }
 }
 
-/// An error unless each sample belongs to one client, and each client has some.
+/// Checks that each sample belongs to one client, and each client has some.
 pub(super) fn check(parts: &[Vec<u32>], n_samples: usize) -> Result<()> {
     let mut is_taken = memory::filled(false, n_samples, WHAT)?;
     for (k, samples) in parts.iter().enumerate() {
@@ -30,7 +30,7 @@ pub(super) fn check(parts: &[Vec<u32>], n_samples: usize) -> Result<()> {
     }
 }
 
-/// What each sample counts in f, unless all count the same.
+/// The weight of each sample in f, unless all are equal.
 pub(super) fn weights(parts: &[Vec<u32>], n_samples: usize) -> Result<Option<Vec<f64>>> {
     let first = parts.first().map_or(0, Vec::len);
     if parts.iter().all(|samples| samples.len() == first) {

@@ -10,7 +10,7 @@ use crate::memory;
 /// A convex function R, or the indicator of a convex set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Prox {
-    /// 0.
+    /// No regulariser.
     #[default]
     Zero,
     /// `a |x|_1`.
@@ -35,7 +35,7 @@ fn shrink(x: f64, by: f64) -> f64 {
     if x.abs() <= by { 0.0 } else { x - by.copysign(x) }
 }
 
-/// The nearest number in the interval; NaN of NaN, which `f64::max` would make a bound.
+/// The nearest number in the interval; NaN for NaN, for which `f64::max` would return a bound.
 fn clip(x: f64, low: f64, high: f64) -> f64 {
     if x < low {
         low
@@ -102,7 +102,7 @@ impl Prox {
     }
 }
 
-/// Squares whose sums neither overflow nor lose digits to underflow.
+/// Sums of squares in this range have not overflowed or lost digits to underflow.
 const SQUARES: std::ops::Range<f64> = 1e-280..1e300;
 
 fn onto_l2_ball(x: &mut [f64], radius: f64) {
@@ -114,7 +114,7 @@ fn onto_l2_ball(x: &mut [f64], radius: f64) {
         }
         return;
     }
-    // By the largest number, whose square may not exist. Where one is NaN or infinite, so is the norm's share, and x stays.
+    // Scaled by the largest number, whose square may overflow. With NaN or infinity the result is NaN, and x stays.
     let largest = x.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
     let share = x.iter().map(|x| (x / largest).powi(2)).sum::<f64>().sqrt();
     if largest > radius / share {
@@ -122,14 +122,15 @@ fn onto_l2_ball(x: &mut [f64], radius: f64) {
     }
 }
 
-/// A simplex of a larger total is scaled down, so that sums stay finite.
+/// Above this, a simplex is scaled down so that sums stay finite.
 const LARGE: f64 = 1e200;
-/// A power of two.
+/// The scale, a power of two.
 const DOWN: f64 = 1.0 / (1u128 << 100) as f64;
 
-/// Makes the sizes of the numbers `max(size - t, 0)`, and keeps their signs, with the t for which these sum to `total`.
+/// Replaces each size by `max(size - t, 0)`, keeping the sign, with the t for which they sum to `total`.
 ///
-/// The largest size is subtracted first where it is far above the total: t is near it, and would be rounded to its digits.
+/// If the largest size is far above the total, it is subtracted first: t is near it, and would otherwise be rounded to
+/// its precision.
 fn onto_simplex(x: &mut [f64], total: f64, size: fn(f64) -> f64, scratch: &mut Vec<f64>) -> Result<()> {
     if !kernels::all_finite(x) {
         x.fill(f64::NAN);
@@ -149,12 +150,12 @@ fn onto_simplex(x: &mut [f64], total: f64, size: fn(f64) -> f64, scratch: &mut V
     Ok(())
 }
 
-/// The number t with `sum max(x_j - t, 0) = total` (Held, Wolfe and Crowder 1974): x in descending order, of which the longest
-/// beginning above its own t counts. Sorts `x`.
+/// The number t with `sum max(x_j - t, 0) = total` (Held, Wolfe and Crowder 1974): sorts x in descending order and
+/// takes the longest prefix whose entries are above its own t.
 fn threshold(x: &mut [f64], total: f64) -> f64 {
     x.sort_unstable_by(|a, b| b.total_cmp(a));
     let (mut sum, mut found) = (0.0, 0.0);
-    // t is at least the first number less the total, so smaller ones never count.
+    // t is at least the largest number minus the total, so smaller numbers never count.
     let least = x.first().map_or(0.0, |first| first - 2.0 * total);
     for (k, &x) in x.iter().enumerate().take_while(|(_, x)| **x >= least) {
         sum += x;

@@ -24,7 +24,7 @@ pub struct LSvrg {
     coin: Option<bool>,
 }
 
-/// A probability above 0 and at most 1.
+/// Checks a probability, above 0 and at most 1.
 pub(super) fn probability(p: f64) -> Result<f64> {
     if p > 0.0 && p <= 1.0 {
         return Ok(p);
@@ -42,7 +42,7 @@ impl LSvrg {
 }
 
 impl LSvrg {
-    /// The estimate of grad f(at), by a batch, and what it cost.
+    /// Estimates grad f(at) by a batch; returns the cost.
     pub(super) fn estimate(&mut self, env: &mut Env<'_>, at: &[f64]) -> Result<Cost> {
         draw_batch(&mut self.sampler, env)?;
         let samples = self.sampler.samples();
@@ -50,7 +50,7 @@ impl LSvrg {
         Ok(calls(2 * samples.indices.len()))
     }
 
-    /// What was estimated last.
+    /// The last estimate.
     pub(super) fn g(&self) -> &[f64] {
         &self.g
     }
@@ -60,7 +60,7 @@ impl LSvrg {
         &self.w
     }
 
-    /// With probability p the reference point will be x.
+    /// Moves the reference point to x with probability p.
     pub(super) fn renew(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
         let coin = env.coin(self.p);
         self.coin = Some(coin);
@@ -114,7 +114,7 @@ pub struct Saga {
     table: Vec<f64>,
     mean: Vec<f64>,
     g: Vec<f64>,
-    /// Gradients of the batch, a row for each.
+    /// Gradients of the batch, one row each.
     new: Vec<f64>,
     at: Vec<u32>,
     n: usize,

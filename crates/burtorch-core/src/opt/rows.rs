@@ -22,16 +22,15 @@ enum Layout {
     Sparse(SparseRows<f64>),
 }
 
-/// Numbers of dense rows.
+/// The numbers of dense rows.
 #[derive(Clone, Debug)]
 enum Numbers {
     List(Vec<f64>),
-    /// Many numbers, in large pages where the system has them: of rows that are drawn at random most would not have their
-    /// address looked up yet.
+    /// Many numbers, in large pages if available: most accesses to random rows would otherwise miss the address cache.
     Pages(Arc<Block<f64>>, usize),
 }
 
-/// Numbers from which on large pages are asked for: 32 MB.
+/// The size from which large pages are requested: 32 MB.
 const LARGE: usize = 1 << 22;
 
 impl Numbers {
@@ -141,7 +140,7 @@ impl Rows {
         }
     }
 
-    /// Asks for the first of these rows, which [`Rows::products`] is about to read.
+    /// Prefetches the first of these rows for [`Rows::products`].
     pub(super) fn ask_for(&self, rows: &[u32]) {
         if let Layout::Dense(values) = &self.layout {
             kernels::ask_for_rows(values, rows, self.d);
@@ -156,12 +155,13 @@ impl Rows {
         }
     }
 
-    /// `to[k]` = the inner product of row `rows[k]` with `x`. What `rows` names behind the length of `to` comes next.
+    /// Sets `to[k]` to the inner product of row `rows[k]` with `x`. Entries of `rows` beyond the length of `to` are
+    /// prefetched.
     pub(super) fn products(&self, rows: &[u32], x: &[f64], to: &mut [f64]) {
         match &self.layout {
             Layout::Dense(values) => {
                 kernels::dots_of_rows(values, rows, x, to);
-                // The sum of nothing is -0.0.
+                // An empty sum is -0.0.
                 to.iter_mut().for_each(|z| *z += 0.0);
             }
             Layout::Sparse(all) => kernels::dots_of_sparse_rows(all, rows, x, to),
@@ -179,7 +179,7 @@ impl Rows {
         }
     }
 
-    /// `out += a[k] *` row `rows[k]`, in order.
+    /// Adds `a[k]` times row `rows[k]` to `out`, in order.
     pub(super) fn add_all(&self, rows: &[u32], a: &[f64], out: &mut [f64]) {
         match &self.layout {
             Layout::Dense(values) => kernels::add_rows(values, rows, a, out),
@@ -187,7 +187,7 @@ impl Rows {
         }
     }
 
-    /// How many rows, which are read twice, stay in the nearest cache meanwhile: from 8 to 64, for the sake of vectors.
+    /// The number of rows that stay in the first-level cache between two reads: 8 to 64, for the sake of vectors.
     pub(super) fn group(&self) -> usize {
         const NEAR: usize = 1 << 14;
         match &self.layout {

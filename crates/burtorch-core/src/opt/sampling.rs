@@ -14,18 +14,18 @@ use super::terms::Samples;
 pub enum Sampling {
     /// All samples.
     Full,
-    /// So many different ones, each subset with the same probability.
+    /// This many distinct samples; every subset has the same probability.
     Nice(usize),
-    /// So many, each drawn from all.
+    /// This many samples, each drawn from all.
     WithReplacement(usize),
-    /// Each sample with this probability, whatever happens to the others; a batch may be empty.
+    /// Each sample independently with this probability; a batch may be empty.
     Independent(f64),
-    /// So many, each drawn from all with probabilities in proportion to the weights.
+    /// This many samples, each drawn from all with probabilities proportional to the weights.
     Importance(usize, Vec<f64>),
-    /// The next so many of a permutation that is drawn for each epoch; the last batch of an epoch may be smaller. Biased
-    /// within an epoch.
+    /// Consecutive batches of this size from a permutation drawn for each epoch; the last batch of an epoch may be
+    /// smaller. Biased within an epoch.
     Reshuffle(usize),
-    /// One of so many parts, which are consecutive samples, each with the same probability.
+    /// One of this many parts of consecutive samples, each with the same probability.
     Partition(usize),
 }
 
@@ -34,16 +34,16 @@ pub enum Sampling {
 pub struct Sampler {
     rule: Sampling,
     n: usize,
-    /// Sums of the probabilities up to each sample.
+    /// Cumulative probabilities.
     cumulative: Vec<f64>,
-    /// Of all importance weights.
+    /// The sum of the importance weights.
     total: f64,
     subset: Subset,
     permutation: Vec<u32>,
-    /// Of the permutation: seed, epoch and client.
+    /// The permutation's seed, epoch and client.
     drawn: Option<(u64, u64, u64)>,
     indices: Vec<u32>,
-    /// The batch of another round that was drawn ahead, and its seed, round and client.
+    /// A batch drawn ahead, and its seed, round and client.
     next: Vec<u32>,
     next_of: Option<(u64, u64, u64)>,
     weights: Vec<f64>,
@@ -168,8 +168,8 @@ impl Sampler {
         Ok(())
     }
 
-    /// Draws a small batch before its round, so that its rows can be prefetched; no sample of a large one. The last batch
-    /// does not change.
+    /// Draws a small batch before its round, so that its rows can be prefetched; returns no samples for a large one.
+    /// The last batch does not change.
     pub(super) fn draw_ahead(&mut self, seed: u64, round: u64, client: u64) -> Result<&[u32]> {
         self.next_of = None;
         if self.indices.len() > SMALL || self.next.capacity() == 0 {
@@ -183,7 +183,7 @@ impl Sampler {
         Ok(&self.next)
     }
 
-    /// Sets `indices` to those of a round.
+    /// Sets `indices` to the batch of a round.
     fn list(&mut self, seed: u64, round: u64, client: u64) -> Result<()> {
         let mut draw = Draw::new(seed, round, client, Purpose::Sampling);
         self.indices.clear();
@@ -290,7 +290,7 @@ mod tests {
                 let Samples { indices, weights, scale } = sampler.samples();
                 (indices.to_vec(), weights.map(<[f64]>::to_vec), scale)
             };
-            // Rounds follow each other, are left out and come again; the last entry is what is drawn ahead.
+            // Consecutive, skipped and repeated rounds; the last entry is the one drawn ahead.
             for (seed, round, next) in
                 [(1, 0, 1), (1, 1, 2), (1, 5, 6), (1, 6, 7), (2, 7, 8), (2, 7, 8), (2, 8, 3), (2, 9, 10)]
             {

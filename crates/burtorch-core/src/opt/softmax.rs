@@ -32,7 +32,7 @@ impl Softmax {
         }
     }
 
-    /// Probabilities of a sample's classes, and its value.
+    /// The class probabilities of a sample, and its value.
     fn probabilities(&self, i: usize, x: &[f64], p: &mut [f64], scores: &mut [f64]) -> f64 {
         for (score, weights) in scores.iter_mut().zip(x.chunks_exact(self.rows.d())) {
             *score = self.rows.dot(i, weights);

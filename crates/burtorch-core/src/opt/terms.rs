@@ -55,11 +55,11 @@ impl<'a> Samples<'a> {
 
 /// The terms of the data, without a regulariser. Calls may come from several threads at once.
 pub trait Terms: Send + Sync {
-    /// Samples.
+    /// The number of samples.
     fn n(&self) -> usize;
-    /// Numbers of a point.
+    /// The dimension of a point.
     fn d(&self) -> usize;
-    /// The features of samples, where terms are made of such.
+    /// The feature rows of samples, if terms have them.
     fn rows(&self) -> Option<&Rows> {
         None
     }
@@ -67,7 +67,7 @@ pub trait Terms: Send + Sync {
     fn ask_for_next(&self, _samples: &[u32]) {}
     /// The weighted sum of the samples' values at `x`.
     fn loss(&self, x: &[f64], samples: Samples<'_>, scratch: &mut Vec<f64>) -> Result<f64>;
-    /// Adds the weighted sum of the samples' gradients at `x` to `out`, less those at `minus`.
+    /// Adds the weighted sum of the samples' gradients at `x`, minus those at `minus`, to `out`.
     fn grad(
         &self,
         x: &[f64],
@@ -131,9 +131,9 @@ struct Part {
     failed: Option<Error>,
 }
 
-/// Samples of a chunk, at least.
+/// The smallest number of samples per chunk.
 const CHUNK: usize = 512;
-/// Chunks of a sum, at most, and numbers of all their results.
+/// The largest number of chunks of a sum, and of entries of all their results.
 const CHUNKS: usize = 64;
 const RESULTS: usize = 1 << 22;
 
@@ -144,7 +144,7 @@ pub struct FiniteSum {
     pub(super) terms: Box<dyn Terms>,
     regulariser: Regulariser,
     all: Vec<u32>,
-    /// Whether the terms are those of other sums.
+    /// Whether this is a joined sum.
     pub(super) is_joined: bool,
 }
 
@@ -212,7 +212,7 @@ impl FiniteSum {
         n_samples.div_ceil(CHUNK).clamp(1, CHUNKS.min((RESULTS / self.d()).max(1)))
     }
 
-    /// Runs `work` on every chunk of the samples, the results of which stay in the parts.
+    /// Runs `work` on every chunk of the samples; the results stay in the parts.
     fn for_chunks(
         &self,
         samples: Samples<'_>,

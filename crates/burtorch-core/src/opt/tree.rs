@@ -9,40 +9,40 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::memory;
 
-/// A sum that clients are added to in ascending order. Its memory is used again by the next.
+/// A sum of clients in ascending order. Its memory is reused by the next sum.
 #[derive(Debug, Default)]
 pub(super) struct TreeSum {
-    /// Subtrees that have not met yet, the leftmost first; those from `len` on are memory.
+    /// Subtrees not joined yet, leftmost first; entries from `len` on are spare memory.
     nodes: Vec<Node>,
     len: usize,
-    /// The clients who are added here; `usize::MAX` ends those who have no clients after them.
+    /// The clients added here; `usize::MAX` as the end if no clients follow.
     range: Range<usize>,
 }
 
 /// A subtree.
 #[derive(Debug, Default)]
 struct Node {
-    /// A client in it.
+    /// A client of the subtree.
     client: usize,
-    /// The level of the node that it has in common with the one before it.
+    /// The level of the common ancestor with the previous subtree.
     level: u32,
     sum: Vec<f64>,
 }
 
 const WHAT: &str = "a sum over clients";
 
-/// The level of the lowest node that two clients have in common.
+/// The level of the lowest common ancestor of two clients.
 fn common_level(a: usize, b: usize) -> u32 {
     usize::BITS - (a ^ b).leading_zeros()
 }
 
 impl TreeSum {
-    /// Begins a sum over clients in this range.
+    /// Starts a sum over clients in this range.
     pub(super) fn begin(&mut self, range: Range<usize>) {
         (self.len, self.range) = (0, range);
     }
 
-    /// Adds a client's vector, or the sum of a complete subtree with this client: `width` zeros, to be filled.
+    /// Adds the vector of a client, or of a complete subtree that contains it: returns `width` zeros to fill in.
     pub(super) fn push(&mut self, client: usize, width: usize) -> Result<&mut [f64]> {
         let level = self.last().map_or(0, |last| common_level(last.client, client));
         self.join_below(level);
@@ -59,12 +59,12 @@ impl TreeSum {
         Ok(&mut node.sum)
     }
 
-    /// Ends the sum: what can be joined is.
+    /// Finishes the sum: joins the remaining subtrees where possible.
     pub(super) fn end(&mut self) {
         self.join_below(u32::MAX);
     }
 
-    /// A client of each subtree that is left, and its sum: one, if all clients are in the range.
+    /// A client and the sum of each remaining subtree: a single one if the range has all clients.
     pub(super) fn roots(&self) -> impl ExactSizeIterator<Item = (usize, &[f64])> {
         self.nodes[..self.len].iter().map(|node| (node.client, &node.sum[..]))
     }
@@ -86,14 +86,14 @@ impl TreeSum {
     }
 }
 
-/// Whether the node in which this one meets its left neighbour has all its clients in the range.
+/// Whether the common ancestor with the left neighbour has all its clients in the range.
 fn is_inside(node: &Node, range: &Range<usize>) -> bool {
     let size = 1 << node.level;
     let start = node.client & !(size - 1);
     start >= range.start && start + size <= range.end
 }
 
-/// The range as complete subtrees of at most 2^`level` clients, where there are no clients from `n` on.
+/// The range as complete subtrees of at most 2^`level` clients; there are no clients from `n` on.
 pub(super) fn subtrees(range: Range<usize>, n: usize, level: u32) -> impl Iterator<Item = Range<usize>> {
     let mut at = range.start;
     std::iter::from_fn(move || {

@@ -13,43 +13,43 @@ use crate::memory;
 pub(super) struct Worker {
     pub(super) samples: Vec<u32>,
     pub(super) message: Message<f64>,
-    /// Whether it takes part in the round.
+    /// Whether the client takes part in the round.
     pub(super) is_here: bool,
 }
 
-/// Memory of the client at work.
+/// Workspace of the client being processed.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     pub(super) g: Vec<f64>,
     pub(super) x: Vec<f64>,
     pub(super) indices: Vec<u32>,
     workspace: Workspace,
-    /// Has the memory in which coordinates are chosen.
+    /// Holds the workspace for choosing coordinates.
     pub(super) chooser: Message<f64>,
 }
 
-/// Numbers of a client: among all, and among those of this process.
+/// A client's index among all clients, and among those of this process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Who {
     pub(super) k: usize,
     pub(super) here: usize,
 }
 
-/// What a client sends.
+/// What a client sends in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sends {
-    /// Nothing: the sum is for the iterate that is shown.
+    /// Nothing: the sum is needed only for the iterate that is shown.
     Unsent,
-    /// `Room::g`, as it is.
+    /// `Room::g`, uncompressed.
     Numbers,
-    /// So many vectors of which `Room::g` is the first.
+    /// This many vectors, of which `Room::g` is the first.
     Vectors(u32),
     /// Its message.
     Message,
 }
 
 impl Room {
-    /// `g` becomes the gradient of samples at `x`, less that at `minus`; how many oracle calls that takes.
+    /// Sets `g` to the gradient of samples at `x`, minus that at `minus`; returns the number of oracle calls.
     pub(super) fn grad(
         &mut self,
         env: &Env<'_>,

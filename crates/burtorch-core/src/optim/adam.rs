@@ -47,7 +47,7 @@ pub struct Adam<E> {
     n_steps: u64,
     first: Vec<E>,
     second: Vec<E>,
-    /// The parameters of the moments; 0 before the first step.
+    /// The identity of the moments' parameters; 0 before the first step.
     store: u64,
 }
 
@@ -163,7 +163,7 @@ impl<E: Float> Adam<E> {
         Ok(())
     }
 
-    /// Reserves the moments, which start at 0, also for tensors that were added later.
+    /// Allocates the moments, which start at 0, also for tensors added later.
     fn make_moments(&mut self, params: &Parameters<'_, E>, numbers: &Selection) -> Result<()> {
         if self.store != params.id() {
             self.first.clear();
@@ -171,7 +171,7 @@ impl<E: Float> Adam<E> {
             self.n_steps = 0;
             self.store = params.id();
         }
-        // Both have the memory before one grows.
+        // Reserves both before extending either.
         let n = numbers.len_of(params.len());
         super::make_room(&mut self.first, n)?;
         super::grow(&mut self.second, n)?;

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 /// The learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Course {
-    /// Constant.
+    /// Constant rate.
     Constant,
     /// Multiplied by a factor after every `every` steps.
     Steps {
@@ -15,7 +15,7 @@ pub enum Course {
         /// The factor.
         factor: f64,
     },
-    /// Half a period of a cosine down to `last`, which remains from step `total` on.
+    /// Half a period of a cosine down to `last`, which is kept from step `total` on.
     Cosine {
         /// Steps until the lowest rate, at least 1.
         total: u64,

@@ -12,19 +12,19 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::scalar::Float;
 
-/// The largest page of the architecture: advice about less would reach beyond the range.
+/// The largest page size of the architecture: advice for smaller pieces would affect memory outside the range.
 const PAGE: usize = if cfg!(target_arch = "x86_64") { 1 << 12 } else { 1 << 16 };
 
 #[derive(Debug)]
 pub(crate) struct Block<E> {
     start: NonNull<E>,
     cap: usize,
-    /// The mapping that owns the memory; `None` for memory of the caller and for no memory.
+    /// The mapping that owns the memory; `None` for the caller's memory and for an empty block.
     mapping: Option<MmapMut>,
     foreign: bool,
 }
 
-// SAFETY: a Block owns its memory or has it exclusively, by the contract of `foreign`, like a Vec.
+// SAFETY: a Block owns its memory, or has exclusive access by the contract of `foreign`, like a Vec.
 unsafe impl<E: Send> Send for Block<E> {}
 // SAFETY: shared access only reads.
 unsafe impl<E: Sync> Sync for Block<E> {}
@@ -35,7 +35,7 @@ impl<E: Float> Block<E> {
     }
 
     /// # Safety
-    /// The memory is initialised, aligned, and ours alone while the block lives.
+    /// The memory is initialised, aligned, and accessed by nothing else while the block lives.
     pub(crate) unsafe fn foreign(memory: NonNull<[E]>) -> Self {
         Block { start: memory.cast(), cap: memory.len(), mapping: None, foreign: true }
     }
@@ -48,7 +48,7 @@ impl<E: Float> Block<E> {
         self.cap
     }
 
-    /// Moves to address space for `cap` numbers, keeping the first `n`. Pages of zeros stay untouched.
+    /// Moves to address space for `cap` numbers, keeping the first `n`. Untouched pages stay untouched.
     pub(crate) fn grow(&mut self, cap: usize, n: usize) -> Result<()> {
         if cap <= self.cap {
             return Ok(());
@@ -86,8 +86,8 @@ impl<E: Float> Block<E> {
         Ok(())
     }
 
-    /// Asks the system for large pages where a range fills them, so that passes over it look up fewer addresses; where the
-    /// system refuses nothing changes. No page is taken by asking.
+    /// Requests large pages for whole pages of a range, so that passes over it need fewer address lookups; a refusal
+    /// changes nothing. This allocates no pages.
     pub(crate) fn prefer_large_pages(&self, range: Range<usize>) {
         #[cfg(target_os = "linux")]
         if let Some(mapping) = &self.mapping {
@@ -124,8 +124,8 @@ impl<E: Float> Block<E> {
             let from = (range.start * size_of::<E>()).next_multiple_of(PAGE);
             let to = range.end * size_of::<E>() / PAGE * PAGE;
             if from < to {
-                // SAFETY: a private anonymous mapping reads as zero after this; no reference into it is alive, as
-                // `&mut self` shows. Arrays that others hold see zeros, which is what they are to see.
+                // SAFETY: a private anonymous mapping reads as zero after this; no Rust reference into it exists,
+                // because of `&mut self`. Arrays of other owners see zeros, as intended.
                 let advice =
                     unsafe { mapping.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, from, to - from) };
                 if advice.is_ok() {
@@ -136,7 +136,7 @@ impl<E: Float> Block<E> {
                 }
             }
         }
-        // Only what is not zero yet is written, so that untouched pages stay untouched.
+        // Writes only nonzero numbers, so that untouched pages stay untouched.
         for x in &mut self.slice_mut(n)[range] {
             if !x.all_zero() {
                 *x = E::lit(0.0);

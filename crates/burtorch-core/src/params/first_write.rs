@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::scalar::Float;
 
-/// Ranges kept apart; with more, the gap between two neighbours is set to zero and closed.
+/// The largest number of separate ranges; beyond it, the gap between two neighbours is zeroed and closed.
 const MAX_RANGES: usize = 64;
 
 /// Ranges of gradients that have been written: ascending, with gaps between them.
@@ -15,7 +15,7 @@ const MAX_RANGES: usize = 64;
 pub(crate) struct Written<E> {
     ranges: [(u32, u32); MAX_RANGES],
     n: usize,
-    /// Working memory of a pass; see [`Gradients::stage`](super::Gradients::stage).
+    /// Workspace of a backward pass; see [`Gradients::stage`](super::Gradients::stage).
     pub(super) stage: Vec<E>,
 }
 
@@ -32,8 +32,8 @@ impl<E: Float> Written<E> {
         }
     }
 
-    /// Makes `range` written. `true`: none of it was, and the caller overwrites all of it. `false`: what was not is zero
-    /// now, and the caller adds.
+    /// Marks `range` as written. Returns `true` if none of it was: the caller overwrites all of it. Otherwise zeroes
+    /// the parts not written, and the caller adds.
     pub(crate) fn claim(&mut self, range: Range<usize>, grads: &mut [E]) -> bool {
         let (from, to) = (range.start as u32, range.end as u32);
         let known = &self.ranges[..self.n];
@@ -45,7 +45,7 @@ impl<E: Float> Written<E> {
             self.insert(first, (from, to), grads);
             return true;
         }
-        // So it is for all samples but the first.
+        // The usual case for all samples after the first.
         if let [only] = touching
             && only.0 <= from
             && to <= only.1
@@ -73,8 +73,8 @@ impl<E: Float> Written<E> {
         fresh
     }
 
-    /// Forgets that `range` was written, so that it is overwritten again. With no room to remember the rest, it is set to zero
-    /// and stays written.
+    /// Marks `range` as not written, so that it is overwritten again. Without room for another range it is zeroed and
+    /// stays written.
     pub(crate) fn release(&mut self, range: Range<usize>, grads: &mut [E]) {
         let (from, to) = (range.start as u32, range.end as u32);
         let known = &self.ranges[..self.n];
@@ -109,7 +109,7 @@ impl<E: Float> Written<E> {
         }
     }
 
-    /// Sets what was not written to zero.
+    /// Zeroes the parts not written.
     pub(crate) fn finish(&mut self, grads: &mut [E]) {
         let mut at = 0;
         for &(start, stop) in &self.ranges[..self.n] {
@@ -124,7 +124,7 @@ impl<E: Float> Written<E> {
 mod tests {
     use super::*;
 
-    /// Against a plain array of flags, with more ranges than are kept apart.
+    /// Compares with an array of flags, with more ranges than are kept separate.
     #[test]
     fn claims_leave_what_zeroing_and_adding_leave() {
         let mut state = 1u64;

@@ -85,7 +85,7 @@ impl<E: Float> Parameters<'_, E> {
     }
 }
 
-/// Calls `f` with what lies between the frozen ranges in `0..n`.
+/// Calls `f` with the gaps between the frozen ranges in `0..n`.
 pub(super) fn for_each_gap(frozen: &[Range<u32>], n: usize, mut f: impl FnMut(Range<usize>)) {
     let mut from = 0;
     for range in frozen {

@@ -15,24 +15,24 @@ use crate::scalar::Float;
 pub struct Gradients<'a, E> {
     pub(crate) store: u64,
     pub(crate) values: Values<'a, E>,
-    /// Gradients, where `skipped` has them.
+    /// Gradients, in the layout of `skipped`.
     pub(crate) grads: &'a mut [E],
     pub(crate) skipped: Skipped<'a>,
-    /// What has been written so far, where gradients of an earlier pass are to be overwritten.
+    /// The ranges written so far, if existing gradients are to be overwritten.
     pub(crate) written: Option<&'a mut Written<E>>,
-    /// Whether the sweep may leave out adjoints that nothing asked for depends on.
+    /// Whether the backward pass may omit adjoints on which no requested gradient depends.
     pub(crate) prunes: bool,
-    /// Where the gradient of a whole tensor is computed of which a part is asked for, unless `written` has the memory.
+    /// Workspace for the gradient of a whole tensor of which only a part is requested, unless `written` provides it.
     pub(super) stage: Vec<E>,
 }
 
-/// What a sweep may do to the values of parameters.
+/// How a backward pass uses the values of parameters.
 #[derive(Debug)]
 pub(crate) enum Values<'a, E> {
-    /// Read them; contributions are added to gradients.
+    /// Reads them; contributions are added to gradients.
     Kept(&'a [E]),
-    /// Move each against its contributions, `x -= lr c`, at once; gradients are not touched. Right where each number is
-    /// read by one node only, as a sweep has read all that it needs of a node's operands before it changes them.
+    /// Updates each value by its contributions at once, `x -= lr c`, and leaves gradients unchanged. Correct if each
+    /// number is read by one node only, because a backward pass reads the operands of a node before it changes them.
     Stepped(&'a mut [E], E),
 }
 
@@ -46,33 +46,33 @@ impl<E: Float> Gradients<'_, E> {
         }
     }
 
-    /// Whether the gradients of all numbers of the range are asked for.
+    /// Whether the gradients of all numbers of the range are requested.
     #[inline(always)]
     pub(crate) fn wants_all(&self, range: Range<usize>) -> bool {
         self.skipped.leaves_all(range)
     }
 
-    /// Whether the gradient of some number of the range is asked for.
+    /// Whether the gradient of any number of the range is requested.
     #[inline(always)]
     pub(crate) fn wants_any(&self, range: Range<usize>) -> bool {
         self.skipped.leaves_any(range)
     }
 
-    /// Whether the gradient of this number is asked for.
+    /// Whether the gradient of this number is requested.
     #[inline(always)]
     pub(crate) fn wants(&self, index: usize) -> bool {
         self.skipped.leaves_any(index..index + 1)
     }
 
-    /// Where the gradients lie of a range that is asked for as a whole.
+    /// The places of the gradients of a range that is requested as a whole.
     #[inline(always)]
     pub(crate) fn places(&self, range: Range<usize>) -> Range<usize> {
         let start = self.skipped.place(range.start);
         start..start + range.len()
     }
 
-    /// Where the gradients lie of those numbers of a range that are asked for: of the others too where gradients lie at the
-    /// places of their numbers.
+    /// The places of the requested gradients of a range; if gradients lie at the places of their numbers, those of the
+    /// other numbers too.
     fn span(&self, range: Range<usize>) -> Range<usize> {
         if !self.skipped.moves() || range.is_empty() {
             return range;
@@ -81,26 +81,26 @@ impl<E: Float> Gradients<'_, E> {
         self.skipped.place(range.start)..self.skipped.place(last) + usize::from(self.wants(last))
     }
 
-    /// What to do with gradients at these places that contributions to all of them are at hand for.
+    /// How to store gradients at these places, given contributions to all of them.
     #[inline(always)]
     pub(super) fn mode_at(&mut self, places: Range<usize>) -> Mode {
         let fresh = self.written.as_mut().is_some_and(|written| written.claim(places, self.grads));
         if fresh { Mode::Set } else { Mode::Add }
     }
 
-    /// The gradients of a range that is asked for as a whole, and what to do with those that are there.
+    /// The gradients of a range that is requested as a whole, and how to store them.
     #[inline(always)]
     pub(crate) fn whole(&mut self, range: Range<usize>) -> (Mode, &mut [E]) {
         self.at(self.places(range))
     }
 
-    /// The gradients at these places, and what to do with those that are there.
+    /// The gradients at these places, and how to store them.
     #[inline(always)]
     pub(crate) fn at(&mut self, places: Range<usize>) -> (Mode, &mut [E]) {
         (self.mode_at(places.clone()), &mut self.grads[places])
     }
 
-    /// Readies the gradients of a range for contributions to some of it.
+    /// Prepares the gradients of a range for contributions to some of it.
     pub(crate) fn prepare(&mut self, range: Range<usize>) {
         let span = self.span(range);
         if !span.is_empty() && self.mode_at(span.clone()) == Mode::Set {
@@ -108,7 +108,7 @@ impl<E: Float> Gradients<'_, E> {
         }
     }
 
-    /// The gradients of a range of which some are asked for, what to do with those, and what is skipped there.
+    /// The gradients of a range of which some are requested, how to store them, and what is skipped there.
     pub(crate) fn pieces(&mut self, range: Range<usize>) -> (Mode, &mut [E], &[Range<u32>]) {
         let (span, skipped) = (self.span(range.clone()), self.skipped.within(&range));
         let mode = if span.is_empty() { Mode::Add } else { self.mode_at(span.clone()) };
@@ -121,7 +121,7 @@ impl<E: Float> Gradients<'_, E> {
         (mode, &mut self.grads[span], skipped)
     }
 
-    /// Adds a contribution to the gradient of a number that is asked for.
+    /// Adds a contribution to the gradient of a requested number.
     #[inline(always)]
     pub(crate) fn add(&mut self, index: usize, contribution: E) {
         let place = self.skipped.place(index);
@@ -160,12 +160,12 @@ impl<E: Float> Parameters<'_, E> {
         Ok(Gradients { skipped, prunes: true, ..self.gradients() })
     }
 
-    /// As [`Parameters::gradients`], but the first contribution to a gradient overwrites it, as `written` has it.
+    /// As [`Parameters::gradients`], but the first contribution to a gradient overwrites it, as tracked by `written`.
     pub(crate) fn overwritten_gradients<'a>(&'a mut self, written: &'a mut Written<E>) -> Gradients<'a, E> {
         Gradients { written: Some(written), ..self.gradients() }
     }
 
-    /// As [`Parameters::overwritten_gradients`], of what is not skipped, in other memory.
+    /// As [`Parameters::overwritten_gradients`], for unskipped numbers, in separate memory.
     pub(crate) fn gradients_apart<'a>(
         &'a self,
         grads: &'a mut [E],
@@ -175,7 +175,7 @@ impl<E: Float> Parameters<'_, E> {
         Gradients { written: Some(written), ..self.gradients_of(grads, skipped) }
     }
 
-    /// The gradients of what is not skipped, added to `grads`.
+    /// The gradients of unskipped numbers, added to `grads`.
     pub(crate) fn gradients_of<'a>(&'a self, grads: &'a mut [E], skipped: Skipped<'a>) -> Gradients<'a, E> {
         let values = Values::Kept(self.values());
         Gradients { store: self.id(), values, grads, skipped, written: None, prunes: false, stage: Vec::new() }
@@ -226,7 +226,7 @@ impl<E: Float> Parameters<'_, E> {
         Err(Error::BufferTooSmall { what: "a gradient of all parameters", need, have })
     }
 
-    /// The parameters for a sweep that moves their values against the gradient instead of writing it.
+    /// The parameters for a backward pass that updates their values instead of writing gradients.
     pub(crate) fn stepped(&mut self, lr: E) -> Gradients<'_, E> {
         let store = self.id();
         let (values, frozen) = self.split_for_descent();
@@ -249,7 +249,7 @@ impl<E: Float> Parameters<'_, E> {
 }
 
 impl<E: Float> Gradients<'_, E> {
-    /// The gradients of weights and biases, which do not overlap, and whether to overwrite both.
+    /// The gradients of weights and biases, which are disjoint, and how to store both.
     pub(crate) fn grads_of_layer(
         &mut self,
         weights: Range<usize>,
@@ -271,7 +271,7 @@ impl<E: Float> Gradients<'_, E> {
     }
 }
 
-/// Two ranges of a slice that do not overlap.
+/// Two disjoint ranges of a slice.
 pub(crate) fn apart<E>(all: &mut [E], first: Range<usize>, second: Range<usize>) -> (&mut [E], &mut [E]) {
     if second.start >= first.end {
         let (low, high) = all.split_at_mut(second.start);

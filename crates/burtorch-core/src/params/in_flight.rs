@@ -11,17 +11,17 @@ use crate::error::{Error, Result};
 use crate::memory::list_for;
 use crate::scalar::Float;
 
-/// A range of parameters whose gradient is final at one moment.
+/// A range of parameters whose gradient becomes final at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Emission {
     pub(crate) range: Range<u32>,
-    /// The highest and the lowest node that read some of it; below 0 where none does.
+    /// The highest and the lowest node that read any of it; below 0 without a reader.
     pub(crate) readers: (i64, i64),
 }
 
-/// The ranges that nodes read, in the order in which they become final, each number of `n` in one of them; what no node reads
-/// comes last. Whoever reads some of a tensor counts as a reader of all of it; what one node reads together lies in one range.
-/// Tensors ascend.
+/// The ranges that nodes read, in the order in which they become final; each of the `n` numbers is in one of them, and
+/// numbers without a reader come last. A reader of some of a tensor counts as a reader of all of it; numbers that one
+/// node reads together are in one range. Tensors ascend.
 pub(crate) fn emissions(mut reads: Vec<Emission>, tensors: &[Range<u32>], n: usize) -> Result<Vec<Emission>> {
     let what = "the order of gradients";
     for Emission { range, .. } in &mut reads {
@@ -44,7 +44,7 @@ pub(crate) fn emissions(mut reads: Vec<Emission>, tensors: &[Range<u32>], n: usi
     }
     let (n_read, mut at) = (joined.len(), 0);
     for k in 0..=n_read {
-        // What is appended here lies behind the ranges that were read.
+        // The range appended here follows the ranges that were read.
         let next = if k < n_read { joined[k].range.clone() } else { n as u32..n as u32 };
         if at < next.start {
             let never = -1 - i64::from(n as u32 - at);
@@ -60,7 +60,7 @@ pub(crate) fn emissions(mut reads: Vec<Emission>, tensors: &[Range<u32>], n: usi
 #[derive(Debug)]
 pub(crate) struct InFlight<E> {
     memory: Vec<E>,
-    /// Where ranges begin, as ranges of nothing, and by how much the gradients between them lie lower than their numbers.
+    /// The starts of ranges, as empty ranges, and the offset of the gradients after each from their numbers.
     bounds: Vec<Range<u32>>,
     shifts: Vec<u32>,
 }
@@ -75,13 +75,13 @@ impl<E: Float> InFlight<E> {
         self.memory.capacity() * size_of::<E>()
     }
 
-    /// Finds places for all ranges: each the lowest one that is free from its first contribution to its last.
+    /// Assigns a place to each range: the lowest one that is free from its first contribution to its last.
     pub(crate) fn place(&mut self, emissions: &[Emission]) -> Result<()> {
         let what = "the places of gradients in flight";
         let mut order = list_for(emissions.len(), what)?;
         order.extend(emissions);
         order.sort_unstable_by_key(|emission| (Reverse(emission.readers.0), emission.range.start));
-        // Places in use, in their order, and until which node.
+        // Places in use, in order, and the node at which each becomes free.
         let mut live: Vec<(Range<usize>, i64)> = list_for(emissions.len(), what)?;
         let mut places = list_for(emissions.len(), what)?;
         let mut n = 0;
@@ -110,14 +110,14 @@ impl<E: Float> InFlight<E> {
         Ok(())
     }
 
-    /// The memory, and which gradient lies where.
+    /// The memory, and the layout of the gradients.
     pub(crate) fn split(&mut self) -> (&mut [E], Skipped<'_>) {
         (&mut self.memory, Skipped::compact(&self.bounds, &self.shifts))
     }
 }
 
 impl<E: Float> Gradients<'_, E> {
-    /// Hands a range that is final to `emit`, and gives up its place where others may take it.
+    /// Passes a final range to `emit`, and releases its place for others.
     pub(crate) fn emit(&mut self, range: Range<usize>, emit: &mut dyn FnMut(Range<usize>, &mut [E]) -> bool) -> bool {
         self.prepare(range.clone());
         let places = self.places(range.clone());
@@ -135,7 +135,8 @@ impl<E: Float> Gradients<'_, E> {
 mod tests {
     use super::*;
 
-    /// Random reads: each number once, in ranges that are final in order, and places apart of all that is in flight at once.
+    /// Random reads: each number occurs once, in ranges that become final in order, and ranges in flight at once are
+    /// disjoint.
     #[test]
     fn what_is_in_flight_at_once_lies_apart() {
         let mut state = 1u64;

@@ -12,7 +12,7 @@ use crate::scalar::Float;
 /// How a tensor starts. "Fan in" is the last dimension, "fan out" the first; for a vector both are its length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
-    /// One number everywhere.
+    /// The same number everywhere.
     Constant(f64),
     /// Uniform in `[low, high)`.
     Uniform(f64, f64),
@@ -61,7 +61,7 @@ impl Init {
         Err(Error::BadArgument { what: "an initialiser", expected: expected.into(), found })
     }
 
-    /// Fills `out`, unless the work is to end early.
+    /// Fills `out`. Interruptible.
     pub(super) fn fill<E: Float>(self, out: &mut [E], shape: Shape, rng: &mut ChaCha8Rng) {
         let dims = shape.dims();
         let fan_in = f64::from(dims[dims.len() - 1]);

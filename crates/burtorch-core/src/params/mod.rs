@@ -48,8 +48,8 @@ use bounds::Bounds;
 use freezing::for_each_gap;
 use names::Names;
 
-/// Bytes of address space that values, and gradients, reserve by default; only touched pages cost memory. They grow when more
-/// numbers are appended. If the system does not provide that much, only the needed size is reserved.
+/// Bytes of address space reserved by default for values, and for gradients; only touched pages use memory. They grow
+/// when more numbers are appended. If the system refuses this much, only the needed size is reserved.
 const RESERVED: usize = 1 << 25;
 
 /// Flat trainable numbers and their gradients.
@@ -71,14 +71,14 @@ pub struct Parameters<'m, E: Float> {
     values: Block<E>,
     grads: Block<E>,
     n: usize,
-    /// The most numbers there may be.
+    /// The largest number of parameters.
     limit: usize,
     /// Frozen ranges: ascending, apart from each other.
     frozen: Vec<Range<u32>>,
     names: Names,
     bounds: Bounds,
     rng: ChaCha8Rng,
-    /// Arrays that others hold; while there are any the memory does not move.
+    /// Arrays held by other owners; while there are any the memory does not move.
     n_exports: usize,
     memory: PhantomData<&'m mut [E]>,
 }
@@ -236,7 +236,7 @@ impl<'m, E: Float> Parameters<'m, E> {
             return Err(error);
         }
         if trainable {
-            // Memory that the caller gave may hold anything; our own is zero, and stays untouched.
+            // The caller's memory may hold anything; our own is zero, and stays untouched.
             if self.grads.is_foreign() {
                 self.grads.slice_mut(end)[range].fill(E::lit(0.0));
             }
@@ -258,7 +258,7 @@ impl<'m, E: Float> Parameters<'m, E> {
         if self.values.is_foreign() || self.grads.is_foreign() {
             return Err(Error::BufferTooSmall { what: "parameters in buffers", need: end, have });
         }
-        // An array of no numbers does not mind where none are.
+        // An array without numbers is unaffected.
         if self.n_exports > 0 && self.n > 0 {
             return Err(Error::ParametersFull { capacity: have });
         }

@@ -16,7 +16,7 @@ mod present {
     #[derive(Debug)]
     pub(in crate::params) struct Names(Vec<(String, Tensor)>);
 
-    /// A name that is not taken yet, with its place and with room for it.
+    /// A new name, with its position; there is room for it.
     pub(in crate::params) struct Prepared(usize, String);
 
     impl Names {
@@ -55,7 +55,7 @@ mod present {
             self.0.iter().map(|(name, tensor)| (name.as_str(), *tensor))
         }
 
-        /// Forgets tensors that end above `n`.
+        /// Removes tensors that end above `n`.
         pub(in crate::params) fn keep_below(&mut self, n: usize) {
             self.0.retain(|(_, tensor)| tensor.slice().range().end <= n);
         }
@@ -67,7 +67,7 @@ mod absent {
     use super::super::Tensor;
     use crate::error::Result;
 
-    /// Nothing.
+    /// Without the feature there are no names.
     #[derive(Debug)]
     pub(in crate::params) struct Names;
 

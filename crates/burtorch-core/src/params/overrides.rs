@@ -13,7 +13,7 @@ use crate::interrupt;
 use crate::scalar::Float;
 use crate::sync::stop;
 
-/// Puts the parameters' own memory back.
+/// Restores the parameters' own memory.
 struct PutBack<'p, 'm, E: Float> {
     params: &'p mut Parameters<'m, E>,
     values: Option<Block<E>>,
@@ -31,19 +31,19 @@ impl<E: Float> Drop for PutBack<'_, '_, E> {
     }
 }
 
-/// The gradient of a batch while threads add to it what they have.
+/// The gradient of a batch while threads add their parts to it.
 pub(crate) struct Sum<'a, E> {
     grads: &'a mut [E],
     frozen: &'a [Range<u32>],
 }
 
 impl<'a, E: Float> Sum<'a, E> {
-    /// All of this memory.
+    /// The whole of this memory.
     pub(crate) fn of(grads: &'a mut [E]) -> Self {
         Sum { grads, frozen: &[] }
     }
 
-    /// Adds a range of the gradient of a part of the batch; returns the sums there.
+    /// Adds a range of the gradient of a part of the batch; returns the sums of that range.
     pub(crate) fn add_range(&mut self, range: Range<usize>, part: &[E]) -> &mut [E] {
         for (_, piece) in Skipped::in_place(self.frozen).pieces(range.clone()) {
             let part = &part[piece.start - range.start..piece.end - range.start];
@@ -57,8 +57,8 @@ impl<'a, E: Float> Sum<'a, E> {
         self.grads.len()
     }
 
-    /// Adds the gradient of a part of the batch, which is as long; `overwrites`: replaces what is there. Not all of it where what
-    /// is watched ends it.
+    /// Adds the gradient of a part of the batch, of equal length; with `overwrites`, replaces the existing one.
+    /// Interruptible.
     pub(crate) fn add(&mut self, part: &[E], overwrites: bool) {
         for_each_gap(self.frozen, self.grads.len(), |range| {
             let (grads, part) = (&mut self.grads[range.clone()], &part[range]);
@@ -77,8 +77,8 @@ impl<'a, E: Float> Sum<'a, E> {
 }
 
 impl<'m, E: Float> Parameters<'m, E> {
-    /// Runs `f` with the parameters, whose gradients it does not touch, and with the latter apart, so that several
-    /// threads may read the first while one writes the second.
+    /// Runs `f` with the parameters, without access to gradients, and with the gradients separately, so that several
+    /// threads may read the former while one writes the latter.
     pub(crate) fn with_grads_apart<T>(&mut self, f: impl FnOnce(&Self, Sum<'_, E>) -> T) -> T {
         let n = self.n;
         let own = std::mem::replace(&mut self.grads, Block::empty());
@@ -89,7 +89,7 @@ impl<'m, E: Float> Parameters<'m, E> {
         f(params, Sum { grads, frozen: &params.frozen })
     }
 
-    /// Runs `f` with other values, which it only reads, or other memory for gradients, each as many as there are
+    /// Runs `f` with other values, which it only reads, or other memory for gradients, of the same length as the
     /// parameters. Gradients of frozen numbers in that memory are set to 0.
     pub(crate) fn with_arrays<T>(
         &mut self,
@@ -105,8 +105,8 @@ impl<'m, E: Float> Parameters<'m, E> {
         }
         let mut guard = PutBack { params: self, values: None, grads: None };
         if let Some(values) = values {
-            // SAFETY: the memory is borrowed until this function returns, when the block is gone. Nothing in this crate
-            // writes values while it computes a gradient, and `f` is of this crate.
+            // SAFETY: the memory is borrowed until this function returns, and the block is dropped before. No code of
+            // this crate writes values while it computes a gradient, and `f` is part of this crate.
             let block = unsafe { Block::foreign(NonNull::from(values)) };
             guard.values = Some(std::mem::replace(&mut guard.params.values, block));
         }
@@ -117,7 +117,7 @@ impl<'m, E: Float> Parameters<'m, E> {
                 live = range.end;
             });
             grads[live..].fill(E::lit(0.0));
-            // SAFETY: the memory is borrowed exclusively until this function returns, when the block is gone.
+            // SAFETY: the memory is borrowed exclusively until this function returns, and the block is dropped before.
             let block = unsafe { Block::foreign(NonNull::from(grads)) };
             guard.grads = Some(std::mem::replace(&mut guard.params.grads, block));
         }

@@ -22,12 +22,12 @@ impl<E: Float> Parameters<'_, E> {
         Ok(built)
     }
 
-    /// What further random initial values come from.
+    /// The generator of further random initial values.
     pub(crate) fn rng(&self) -> &ChaCha8Rng {
         &self.rng
     }
 
-    /// Makes empty parameters what was saved: values are 0 still.
+    /// Restores saved parameters into empty ones; values are still 0.
     pub(crate) fn restore(&mut self, saved: Restored) -> Result<()> {
         debug_assert!(self.is_empty() && saved.n <= u32::MAX as usize);
         self.make_room(saved.n)?;
@@ -49,7 +49,7 @@ impl<E: Float> Parameters<'_, E> {
     }
 }
 
-/// What `all_or_nothing` puts back.
+/// The state that `all_or_nothing` restores on failure.
 struct Undo<'a, 'm, E: Float> {
     params: &'a mut Parameters<'m, E>,
     n: usize,
@@ -70,15 +70,15 @@ impl<E: Float> Drop for Undo<'_, '_, E> {
     }
 }
 
-/// What parameters are made again from, besides their numbers: checked by who read it.
+/// The saved state of parameters except their numbers; checked by the reader.
 #[derive(Debug)]
 pub(crate) struct Restored {
-    /// How many numbers.
+    /// The number of parameters.
     pub(crate) n: usize,
     /// Name, first place and shape of each named tensor, by ascending name.
     pub(crate) names: Vec<(String, u32, Shape)>,
-    /// Frozen ranges, ascending, apart from each other.
+    /// Frozen ranges, ascending and disjoint.
     pub(crate) frozen: Vec<Range<u32>>,
-    /// What further random initial values come from.
+    /// The generator of further random initial values.
     pub(crate) rng: ChaCha8Rng,
 }

@@ -23,7 +23,7 @@ use crate::scalar::Float;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// None for all numbers, those of later tensors too.
+    /// `None` for all numbers, including later tensors.
     ranges: Option<Vec<Range<u32>>>,
 }
 
@@ -59,7 +59,7 @@ impl Selection {
         let mut before = 0;
         for range in ranges {
             let (start, end) = (range.start as usize, range.end as usize);
-            // What of the frozen ranges lies in this one, as seen from its start.
+            // The part of the frozen ranges in this one, relative to its start.
             let first = frozen.partition_point(|r| r.end <= range.start);
             let inside = frozen[first..].iter().take_while(|r| r.start < range.end);
             let mut from = start;
@@ -94,7 +94,7 @@ pub(super) fn join_touching(ranges: &mut Vec<Range<u32>>) {
 mod tests {
     use super::*;
 
-    /// Against a plain array of flags.
+    /// Compares with an array of flags.
     #[test]
     fn gaps_are_what_is_selected_and_not_frozen() {
         let mut state = 1u64;

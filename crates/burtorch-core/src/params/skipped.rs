@@ -4,12 +4,12 @@
 
 use std::ops::Range;
 
-/// Ranges of skipped numbers, and where the gradients of the others lie.
+/// Ranges of skipped numbers, and the layout of the other gradients.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Skipped<'a> {
-    /// Ascending, apart from each other.
+    /// Ascending, disjoint.
     ranges: &'a [Range<u32>],
-    /// For each range, and for the end, by how much the gradients before it lie lower than their numbers. None where each
+    /// For each range, and for the end, the distance of the gradients before it below their numbers. `None` if each
     /// gradient lies at the place of its number.
     shifts: Option<&'a [u32]>,
 }
@@ -21,8 +21,8 @@ impl<'a> Skipped<'a> {
         Skipped { ranges, shifts: None }
     }
 
-    /// Gradients that lie side by side: `shifts` has one number more than there are ranges. They may lie higher than their
-    /// numbers too, by what is missing to 2^32.
+    /// A compact layout: `shifts` has one entry more than there are ranges. Gradients may also lie above their numbers,
+    /// by the complement to 2^32.
     pub(crate) fn compact(ranges: &'a [Range<u32>], shifts: &'a [u32]) -> Self {
         debug_assert_eq!(ranges.len() + 1, shifts.len());
         Skipped { ranges, shifts: Some(shifts) }
@@ -34,7 +34,7 @@ impl<'a> Skipped<'a> {
         self.ranges.is_empty()
     }
 
-    /// Whether gradients lie anywhere else than at the places of their numbers.
+    /// Whether any gradient lies elsewhere than at the place of its number.
     pub(crate) fn moves(self) -> bool {
         self.shifts.is_some()
     }
@@ -50,7 +50,7 @@ impl<'a> Skipped<'a> {
         &rest[..rest.partition_point(|r| (r.start as usize) < range.end)]
     }
 
-    /// A number before which all are skipped.
+    /// A number before which all numbers are skipped.
     #[inline(always)]
     pub(crate) fn first_left(self) -> u32 {
         self.ranges.first().filter(|r| r.start == 0).map_or(0, |r| r.end)
@@ -69,7 +69,7 @@ impl<'a> Skipped<'a> {
         self.ranges.is_empty() || !self.ranges.get(self.after(range.start)).is_some_and(covers)
     }
 
-    /// Where the gradient of a number that is not skipped lies; of another, where that of the next one does.
+    /// The place of the gradient of a number; for a skipped one, that of the next number that is not skipped.
     #[inline(always)]
     pub(crate) fn place(self, index: usize) -> usize {
         let Some(shifts) = self.shifts else {
@@ -82,7 +82,7 @@ impl<'a> Skipped<'a> {
         }
     }
 
-    /// The numbers of a range that are not skipped, in ranges: where each one's gradients begin, and the numbers.
+    /// The unskipped parts of a range: the place of the first gradient, and the numbers of each.
     pub(crate) fn pieces(self, range: Range<usize>) -> Pieces<'a> {
         Pieces { skipped: self, next: self.after(range.start), at: range.start, end: range.end }
     }
@@ -123,7 +123,7 @@ impl Iterator for Pieces<'_> {
 mod tests {
     use super::*;
 
-    /// Against a plain array of flags.
+    /// Compares with an array of flags.
     #[test]
     fn questions_are_answered_as_by_flags() {
         let mut state = 1u64;

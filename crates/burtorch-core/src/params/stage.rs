@@ -10,20 +10,21 @@ use crate::kernels::Mode;
 use crate::kernels::tokens::GradientOut;
 use crate::scalar::Float;
 
-/// Up to two tensors, apart from each other.
+/// Up to two disjoint tensors.
 pub(crate) type Tensors = [Option<Range<usize>>; 2];
 
 /// A kernel that takes values and the targets of two tensors' gradients.
 type Pull<'a, E> = &'a mut dyn FnMut(&[E], [GradientOut<'_, E>; 2]);
 
 impl<E: Float> Gradients<'_, E> {
-    /// Whether kernels may write the gradients of these tensors where they belong.
+    /// Whether kernels may write the gradients of these tensors in place.
     fn is_direct(&self, tensors: &Tensors) -> bool {
         let is_whole = |range: &Range<usize>| self.wants_all(range.clone());
         matches!(self.values, Values::Kept(_)) && tensors.iter().flatten().all(is_whole)
     }
 
-    /// Runs `pull` with the values of a range and targets for the gradients of tensors, and keeps what is asked for.
+    /// Runs `pull` with the values of a range and targets for the gradients of tensors, and keeps the requested
+    /// gradients.
     pub(crate) fn with_targets(&mut self, values: Range<usize>, tensors: Tensors, pull: Pull<'_, E>) {
         let is_direct = self.is_direct(&tensors);
         let lens = tensors.each_ref().map(|range| range.as_ref().map_or(0, ExactSizeIterator::len));
@@ -63,7 +64,7 @@ impl<E: Float> Gradients<'_, E> {
         }
     }
 
-    /// Readies working memory for the gradients, in which those that are asked for continue their sums.
+    /// Prepares the workspace for the gradients; requested ones continue their sums there.
     fn fill_stage(&mut self, tensors: &Tensors) {
         let adds = matches!(self.values, Values::Kept(_));
         for range in tensors.iter().flatten().filter(|_| adds) {
@@ -80,7 +81,7 @@ impl<E: Float> Gradients<'_, E> {
         });
     }
 
-    /// Takes what is asked for out of the working memory.
+    /// Copies the requested gradients out of the workspace.
     fn empty_stage(&mut self, tensors: &Tensors) {
         let Gradients { values, grads, skipped, written, stage, .. } = self;
         let stage = written.as_mut().map_or(stage, |written| &mut written.stage);
@@ -96,7 +97,7 @@ impl<E: Float> Gradients<'_, E> {
     }
 }
 
-/// Calls `f` with each piece of the tensors that is asked for: its place in the working memory, that of its gradients, and its
+/// Calls `f` with each requested piece of the tensors: its place in the workspace, the place of its gradients, and its
 /// numbers.
 fn for_each_piece(skipped: Skipped<'_>, tensors: &Tensors, mut f: impl FnMut(usize, usize, Range<usize>)) {
     let mut before = 0;

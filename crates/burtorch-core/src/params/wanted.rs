@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::memory::{copied, list_for};
 use crate::scalar::Float;
 
-/// Skipped numbers between two that are asked for, up to which a sweep that writes in place computes them too: a layer takes
-/// whole rows together, and each part of a row costs as much as many.
+/// The largest gap between two requested numbers that a backward pass writing in place computes as well: a layer
+/// processes whole rows, and each separate part of a row costs as much as many numbers.
 const GAP: usize = 4096;
 
-/// Numbers for each skipped range, at least, where a sweep writes only what is asked for.
+/// The number of parameters per skipped range from which a backward pass writes only the requested gradients.
 const SPARSE: usize = 64;
 
 /// Numbers of a `Parameters` whose gradients alone are asked for.
@@ -38,20 +38,20 @@ const SPARSE: usize = 64;
 #[derive(Clone, Debug)]
 pub struct WantedSet {
     store: u64,
-    /// Numbers of the parameters.
+    /// The number of parameters.
     n_all: usize,
     n: usize,
     ranges: Vec<Range<u32>>,
-    /// What was frozen.
+    /// The frozen ranges at creation.
     frozen: Vec<Range<u32>>,
-    /// What is not asked for, with its shifts.
+    /// The numbers not requested, with their shifts.
     skipped: Vec<Range<u32>>,
     shifts: Vec<u32>,
-    /// What is not asked for or frozen.
+    /// The numbers not requested or frozen.
     outside: Vec<Range<u32>>,
-    /// The longer ranges of it.
+    /// The longer ranges of `outside`.
     coarse: Vec<Range<u32>>,
-    /// Whether a sweep writes to memory for these numbers only.
+    /// Whether a backward pass writes to memory for these numbers only.
     is_sparse: bool,
 }
 
@@ -138,12 +138,12 @@ impl WantedSet {
         Err(Error::LengthMismatch { op, left: self.n, right: room.len() })
     }
 
-    /// Where gradients of a sweep go: to memory for these numbers, or, with `whole`, for all parameters.
+    /// The layout of a backward pass: memory for these numbers, or, with `whole`, for all parameters.
     pub(crate) fn skipped(&self, whole: bool) -> Skipped<'_> {
         if whole { Skipped::in_place(&self.coarse) } else { Skipped::compact(&self.skipped, &self.shifts) }
     }
 
-    /// What a sweep that adds to the gradients of parameters leaves alone.
+    /// The ranges that a backward pass leaves unchanged when it adds to the gradients of parameters.
     pub(super) fn outside(&self) -> &[Range<u32>] {
         &self.outside
     }
@@ -153,7 +153,7 @@ impl WantedSet {
         self.is_sparse
     }
 
-    /// Sets gradients of frozen numbers, in memory for all parameters, to 0.
+    /// Sets the gradients of frozen numbers to 0, in memory for all parameters.
     pub(crate) fn clear_frozen<E: Float>(&self, grads: &mut [E]) {
         for range in &self.frozen {
             grads[range.start as usize..range.end as usize].fill(E::lit(0.0));
@@ -166,7 +166,7 @@ impl WantedSet {
         for range in &self.ranges {
             let (to, from) = (&mut out[at..at + range.len()], &all[range.start as usize..range.end as usize]);
             match (&mut *to, from) {
-                // A call costs more than a number.
+                // A call costs more than copying a number.
                 ([to], [from]) => *to = *from,
                 _ => to.copy_from_slice(from),
             }

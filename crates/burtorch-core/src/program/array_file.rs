@@ -17,12 +17,12 @@ use crate::interrupt;
 use crate::io::{Reader, Section, Writer};
 use crate::scalar::DType;
 
-/// Programs are held by each other no deeper.
+/// The largest nesting depth of programs.
 const DEEPEST: usize = 128;
-/// Instructions with those of all programs that they hold, each time that they do.
+/// The largest number of instructions, counting those of inner programs at each use.
 const MOST: usize = 1 << 28;
 
-/// The programs that an instruction holds.
+/// The inner programs of an instruction.
 fn held(op: &ArrayOp) -> Vec<&Arc<ArrayProgram>> {
     match op {
         ArrayOp::Call(program) | ArrayOp::Apart(Apart { body: program, .. }) => vec![&program.0],
@@ -36,7 +36,7 @@ fn held(op: &ArrayOp) -> Vec<&Arc<ArrayProgram>> {
     }
 }
 
-/// A program and all that it holds, held ones first.
+/// A program and its inner programs, inner ones first.
 #[derive(Default)]
 struct Programs<'a> {
     all: Vec<&'a ArrayProgram>,
@@ -44,7 +44,7 @@ struct Programs<'a> {
 }
 
 impl<'a> Programs<'a> {
-    /// Adds a program after those that it holds; its place.
+    /// Adds a program after its inner programs; returns its index.
     fn add(&mut self, program: &'a ArrayProgram) -> usize {
         for instr in program.instrs() {
             for inner in held(&instr.op) {
@@ -110,9 +110,9 @@ impl ArrayProgram {
     pub fn read(reader: &mut Reader<'_>) -> Result<ArrayProgram> {
         let n = reader.section_of::<u32>(*b"APRG", 1)?.get(0).unwrap_or(0);
         let mut all: Vec<Arc<ArrayProgram>> = Vec::new();
-        // How deep each holds others, and its instructions with theirs.
+        // The nesting depth of each, and its instructions including those of inner programs.
         let mut sizes: HashMap<*const ArrayProgram, (usize, usize)> = HashMap::new();
-        // Each program takes bytes, so a lie about their number ends with a section that is missing.
+        // Each program takes bytes, so a false count ends with a missing section.
         for _ in 0..n {
             let program = Arc::new(read_one(reader, &all)?);
             let (mut depth, mut size) = (0, program.instrs().len());
@@ -132,7 +132,7 @@ impl ArrayProgram {
     }
 }
 
-/// Numbers of a constant, whose section is of the type that they have.
+/// The numbers of a constant, whose section has their type.
 fn data_of(reader: &mut Reader<'_>, dtype: DType) -> Result<Data> {
     let next = reader.clone();
     let is = |done: Result<()>| done.is_ok();

@@ -22,10 +22,10 @@ const SPARSE: [SparseKind; 4] = [SparseKind::Times, SparseKind::Each, SparseKind
 const OVER_ROWS: [OverRows; 3] = [OverRows::Each, OverRows::Sum, OverRows::Mean];
 const FLAGS: [bool; 2] = [false, true];
 
-/// Larger steps and lengths than any array has.
+/// Above the steps and lengths of any array.
 const LARGEST: u64 = 1 << 60;
 
-/// Numbers of instructions, in order.
+/// The numbers of instructions, in order.
 #[derive(Debug, Default)]
 pub(super) struct Numbers(pub(super) Vec<u64>);
 
@@ -59,7 +59,7 @@ impl Numbers {
         self.0.extend([upper, transposed, unit, solve.adjoint].map(u64::from));
     }
 
-    /// Appends the numbers of an instruction; its name. `program` gives the place of a program that it holds.
+    /// Appends the numbers of an instruction; returns its name. `program` gives the index of an inner program.
     pub(super) fn write(&mut self, op: &ArrayOp, mut program: impl FnMut(&Shared<ArrayProgram>) -> usize) -> String {
         let plain = |name: &str| name.to_string();
         match op {
@@ -154,7 +154,7 @@ impl Numbers {
                 plain(if matches!(op, ArrayOp::Take { .. }) { "take" } else { "scatter" })
             }
             ArrayOp::Accumulate => plain("accumulate"),
-            // Plans make it of products; programs that are kept have none.
+            // Only plans contain it; stored programs do not.
             ArrayOp::MulAdd { .. } => plain("multiply add"),
             ArrayOp::AccumulateAt(slices) => {
                 self.slices(slices);
@@ -213,10 +213,10 @@ impl Numbers {
     }
 }
 
-/// Reads them back.
+/// Reads the numbers back.
 pub(super) struct Read<'a> {
     pub(super) numbers: &'a [u64],
-    /// Those that instructions may hold.
+    /// The programs that instructions may refer to.
     pub(super) programs: &'a [Arc<ArrayProgram>],
 }
 
@@ -231,7 +231,7 @@ impl Read<'_> {
         Ok(first)
     }
 
-    /// A count or a place.
+    /// A count or an index.
     fn count(&mut self) -> Result<usize> {
         let n = self.number()?;
         usize::try_from(n).ok().filter(|_| n < LARGEST).ok_or_else(|| wrong("count", n))
@@ -251,7 +251,7 @@ impl Read<'_> {
         if axis < Dims::MOST { Ok(axis) } else { Err(wrong("axis", axis)) }
     }
 
-    /// A list whose parts take so many numbers each.
+    /// A list whose elements take `each` numbers.
     fn list<T>(&mut self, each: usize, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let n = self.count()?;
         if n > self.numbers.len() / each {
@@ -275,7 +275,7 @@ impl Read<'_> {
             if step.unsigned_abs() >= LARGEST {
                 return Err(wrong("step", step));
             }
-            // The step to the next one is of no interest where there is none.
+            // With at most one element the step is arbitrary.
             Ok(Slice { start, step: if count > 1 { step as isize } else { 1 }, count })
         });
         Ok(slices?.into())
@@ -319,7 +319,7 @@ impl Read<'_> {
         Ok(Loop { body, length, reverse, captures, carries, checkpoint })
     }
 
-    /// The next instruction, of this name; `data` gives the numbers of a constant.
+    /// The next instruction, which has this name; `data` gives the numbers of a constant.
     pub(super) fn instr(&mut self, name: &str, data: impl FnOnce() -> Result<Data>) -> Result<ArrayOp> {
         if let Some(row) = name.strip_prefix("row ") {
             return Ok(ArrayOp::Row(row_named(row)?));

@@ -17,14 +17,14 @@ use crate::sync::{self, GuidedChunks, Mutex, MutexGuard};
 /// Rows by number.
 #[derive(Clone, Copy, Debug)]
 pub enum Rows<'a> {
-    /// Consecutive ones.
+    /// Consecutive rows.
     Run {
-        /// The first.
+        /// The first row.
         first: usize,
-        /// How many.
+        /// The number of rows.
         len: usize,
     },
-    /// These.
+    /// Listed rows.
     List(&'a [usize]),
 }
 
@@ -61,9 +61,9 @@ impl<'a> Rows<'a> {
 
 /// Where inputs come from.
 pub trait Source<E>: Sync {
-    /// Writes input `input` of these rows to the first entries of `to`.
+    /// Writes input `input` of these rows to the start of `to`.
     fn read(&self, input: usize, rows: Rows<'_>, to: &mut [E]);
-    /// Does the same for this input and the next at once, if that is cheaper; returns whether it has.
+    /// Reads this input and the next at once if that is cheaper; returns whether it did.
     fn read_two(&self, _input: usize, _rows: Rows<'_>, _to: [&mut [E]; 2]) -> bool {
         false
     }
@@ -71,23 +71,23 @@ pub trait Source<E>: Sync {
 
 /// Where results go. Different rows may be written from different threads at once.
 pub trait Sink<E>: Sync {
-    /// Output `output` of these rows.
+    /// Receives output `output` of these rows.
     fn value(&self, output: usize, rows: Rows<'_>, from: &[E]);
-    /// The gradient with respect to input `input` of these rows.
+    /// Receives the gradient with respect to input `input` of these rows.
     fn gradient(&self, input: usize, rows: Rows<'_>, from: &[E]);
-    /// Does the same for this input and the next at once, if that is cheaper; returns whether it has.
+    /// Receives the gradients for this input and the next at once if that is cheaper; returns whether it did.
     fn gradient_of_two(&self, _input: usize, _rows: Rows<'_>, _from: [&[E]; 2]) -> bool {
         false
     }
 }
 
-/// Rows between two questions whether to stop: what a thread takes at a time.
+/// Rows that a thread takes at a time, between two checks for a stop.
 const ROWS_AT_ONCE: usize = 2048;
 
-/// Numbers that are computed between two such questions within a large program.
+/// Numbers computed between two checks within a large program.
 const NUMBERS_AT_ONCE: usize = 1 << 18;
 
-/// The same towards the end, where threads are to finish together: whole blocks of every kind of batch.
+/// The smallest chunk, used at the end so that threads finish together: a multiple of every block size.
 const ROWS_AT_LEAST: usize = 256;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -129,7 +129,7 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
         self.run_until(rows, source, sink, left, &|| false);
     }
 
-    /// As [`Batch::run`], until `stop` says yes, which is asked now and then where the program is large.
+    /// As [`Batch::run`], until `stop` returns true; a large program calls it within a row as well.
     fn run_until(
         &mut self,
         rows: Rows<'_>,
@@ -171,7 +171,7 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
                     left.push(block.get(lane));
                 }
             });
-            // In order, and each once, whatever was wrong there.
+            // In order and once each, even if several guards failed.
             left[before..].sort_unstable();
             left.dedup();
         } else {
@@ -237,8 +237,8 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
             if portions.is_over() {
                 return;
             }
-            // Made by the thread itself: what one thread allocates for several lies side by side, and threads that write to one
-            // line of the cache take turns.
+            // Cloned by the thread itself: allocations by one thread for several are adjacent, and threads that write
+            // to the same cache line slow each other down.
             let mut batch = original.clone();
             let note = &mut |from, left: &mut _| lock(&found).push((from, std::mem::take(left)));
             batch.take_portions(&portions, rows, source, sink, stop, note);
@@ -249,8 +249,8 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
         !portions.is_stopped()
     }
 
-    /// Takes one portion after another until there is none, or it is time to stop. `note` is told where a portion began in
-    /// which rows are left, and which.
+    /// Takes chunks until none is left or `stop` returns true. Passes the start of each chunk with remaining rows, and
+    /// these rows, to `note`.
     fn take_portions(
         &mut self,
         portions: &GuidedChunks,

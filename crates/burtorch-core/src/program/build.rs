@@ -3,19 +3,20 @@
 /// What a replay is to do besides computing values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
-    /// Nothing.
+    /// Values only.
     Values,
     /// Gradients of a weighted sum of outputs.
     Reverse(Seeds),
     /// The derivative of all outputs along a direction.
     Tangent,
-    /// The same at one go, each tangent beside its value: the directions are written before [`Replay::values`](super::Replay::values), which
-    /// computes both. One wait for operands then serves both, but values alone cannot be computed.
+    /// The same in a single pass, each tangent computed with its value: the directions are written before
+    /// [`Replay::values`](super::Replay::values), which computes both. Operands are waited for once instead of twice,
+    /// but values cannot be computed alone.
     ValuesWithTangents,
 }
 
 impl Build {
-    /// Whether there are tangents.
+    /// Whether tangents are computed.
     pub(super) fn has_tangents(self) -> bool {
         matches!(self, Build::Tangent | Build::ValuesWithTangents)
     }
@@ -24,8 +25,8 @@ impl Build {
 /// Which outputs a reverse pass starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seeds {
-    /// One of them.
+    /// A single output.
     One(usize),
-    /// All of them.
+    /// All outputs.
     All,
 }

@@ -10,13 +10,13 @@ use super::instr::{Body, Calls, Instr, Lists, SKIP, contribute};
 use super::primitive::Failed;
 use crate::scalar::{Float, Scalar};
 
-/// The value, and with mode 1 the partials. Before the operands stands which primitive it is.
+/// The value, and in mode 1 the partials. The entry before the operands identifies the primitive.
 ///
 /// # Safety
-/// As for every step: slots of the instruction and of its list lie in `v`; nothing else uses the memory.
+/// As for every step: slots of the instruction and of its list lie in `v`; nothing else accesses the memory.
 unsafe fn value<S: Scalar, const W: usize>(v: *mut S, _d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
     debug_assert!(i.a > 0);
-    // SAFETY: nothing else uses the lists meanwhile.
+    // SAFETY: nothing else accesses the lists.
     let Lists { operands, calls, .. } = unsafe { &mut *lists };
     let (a, n) = (i.a as usize, i.b as usize);
     let Calls { primitives, partials, numbers, failed, n_lanes } = calls;
@@ -51,7 +51,7 @@ unsafe fn value<S: Scalar, const W: usize>(v: *mut S, _d: *mut S, i: &Instr<S>, 
     }
 }
 
-/// Contributions: the adjoint times partials. Before the operands stands where the value step lists them.
+/// The contributions: the adjoint times partials. The entry before the operands refers to the list of the value step.
 ///
 /// # Safety
 /// As for `value`, with adjoints in `d`.
@@ -73,7 +73,7 @@ unsafe fn pull<S: Scalar, const W: usize>(_v: *mut S, d: *mut S, i: &Instr<S>, l
     }
 }
 
-/// The tangent: the primitive's own, or partials times those of operands that move.
+/// The tangent: computed by the primitive, or the sum of partials times tangents.
 ///
 /// # Safety
 /// As for `value`, with tangents in `d`.

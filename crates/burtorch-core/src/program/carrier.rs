@@ -16,7 +16,7 @@ use crate::simd::{Level, Simd};
 pub trait Carrier: Scalar {
     #[doc(hidden)]
     fn forward_step<const W: usize>(op: Op, level: Level) -> Option<StepOf<Self>>;
-    /// Whether programs of single numbers may run in bundles.
+    /// Whether scalar programs may run in bundles.
     #[doc(hidden)]
     const IN_BUNDLES: bool = false;
     #[doc(hidden)]

@@ -136,7 +136,7 @@ impl HessianColumns {
     }
 }
 
-/// The derivative of a partial: what is not a number has none.
+/// The derivative of a partial: NaN has none.
 fn derivative_of<S: Scalar>(partial: Dual<S>) -> S {
     S::select(partial.v.nan_mask(), partial.v, partial.d)
 }

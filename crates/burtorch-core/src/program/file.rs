@@ -46,7 +46,7 @@ impl Program {
         writer.section_of(*b"GRDS", (0..4 * self.guards.len()).map(guard))
     }
 
-    /// The primitives that nodes call, a line each. Only registered ones can be found again.
+    /// The primitives that nodes call, one per line. Only registered primitives can be found again.
     fn names_of_primitives(&self) -> Result<String> {
         let mut names = Vec::new();
         for (_, called) in &self.calls {

@@ -7,7 +7,7 @@ use super::carrier::Carrier;
 use super::replay::{Question, Replay};
 
 impl<S: Carrier, const W: usize> Replay<S, W> {
-    /// Whether lane `lane` of scalar `k` answers a question as it was answered when the program was recorded.
+    /// Whether the guard has the recorded outcome in lane `lane` of scalar `k`.
     #[inline(always)]
     fn agrees(&self, question: &Question, k: usize, lane: usize) -> bool {
         let number = |slot: u32| self.values[slot as usize * W + k].lane(lane);

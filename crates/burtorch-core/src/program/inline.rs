@@ -66,7 +66,7 @@ fn try_append<S: Float>(program: &Program, graph: &mut Graph<'_, S>, inputs: &[N
     program.outputs().iter().map(|&x| place(program, graph, &mut places, x)).collect()
 }
 
-/// The node of a slot; constants are appended when first asked for.
+/// The node of a slot; constants are appended on first use.
 fn place<S: Float>(
     program: &Program,
     graph: &mut Graph<'_, S>,

@@ -9,25 +9,25 @@ use crate::scalar::Scalar;
 
 /// No contribution.
 pub(super) const SKIP: u8 = 0;
-/// The first contribution to a slot: it overwrites.
+/// The first contribution to a slot, which overwrites.
 pub(super) const SET: u8 = 1;
-/// A later contribution.
+/// A later contribution, which is added.
 pub(super) const ADD: u8 = 2;
 
-/// One instruction: what to do, with which slots.
+/// One instruction: its step and its slots.
 #[derive(Debug)]
 pub(super) struct Instr<S> {
     pub(super) step: Step<S>,
-    /// First operand, or where its list begins.
+    /// The first operand, or the start of the operand list.
     pub(super) a: u32,
-    /// Second operand, or how many are listed.
+    /// The second operand, or the length of the operand list.
     pub(super) b: u32,
     /// The result.
     pub(super) c: u32,
-    /// What to do for the first and, from bit 2, for the second operand.
+    /// The mode of the contribution to the first operand and, from bit 2, to the second.
     pub(super) modes: u8,
     pub(super) op: Op,
-    /// Scalars of a slot.
+    /// Scalars per slot.
     pub(super) width: u8,
 }
 
@@ -39,23 +39,23 @@ impl<S> Clone for Instr<S> {
 
 impl<S> Copy for Instr<S> {}
 
-/// What steps with many operands read.
+/// The lists read by steps with many operands.
 #[derive(Clone, Debug)]
 pub(super) struct Lists<S> {
-    /// Slots times four, plus what to do for each.
+    /// Slots times four plus the mode.
     pub(super) operands: Vec<u32>,
-    /// Room for twice the operands of any node.
+    /// Workspace for twice the operands of any node.
     pub(super) scratch: Vec<S>,
-    /// What calls of primitives need.
+    /// The data of calls of primitives.
     pub(super) calls: Calls<S>,
 }
 
-/// The code of a step, and of all that follow up to one that stops. `v` and `d` point to slots of values and of adjoints
-/// (or tangents), as many as the replay has.
+/// The code of a step and of its successors up to a stop. `v` and `d` point to the slots of values and of adjoints (or
+/// tangents) of the replay.
 pub(super) type Step<S> =
     unsafe extern "rust-preserve-none" fn(v: *mut S, d: *mut S, i: *const Instr<S>, lists: *mut Lists<S>);
 
-/// Where a run of instructions ends.
+/// The end of a run of instructions.
 unsafe extern "rust-preserve-none" fn stop<S>(_v: *mut S, _d: *mut S, _i: *const Instr<S>, _lists: *mut Lists<S>) {}
 
 impl<S> Instr<S> {
@@ -64,23 +64,23 @@ impl<S> Instr<S> {
         Instr { step: stop::<S>, a: 0, b: 0, c: 0, modes: SKIP, op: Op::Leaf, width: 1 }
     }
 
-    /// Whether it computes something.
+    /// Whether the instruction computes something.
     pub(super) fn computes(&self) -> bool {
         self.op != Op::Leaf
     }
 }
 
-/// What a step does; compiled for a level by `steps`.
+/// The operation of a step; compiled for a level by `steps`.
 pub(super) trait Body<S> {
-    /// What the row of its op says; nothing where there is no row.
+    /// The properties of its op's row; empty without a row.
     const IS: Properties = Properties::NONE;
     /// # Safety
-    /// Every slot of the instruction and of its list lies in `v` and `d`; scratch holds twice its operands; nothing else
-    /// uses the memory.
+    /// Every slot of the instruction and of its list lies in `v` and `d`; scratch holds twice its operands; nothing
+    /// else accesses the memory.
     unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>);
 }
 
-/// Scalars of a slot: `W`, or where that is 0 as many as the instruction says.
+/// Scalars per slot: `W`, or the width of the instruction if `W` is 0.
 #[inline(always)]
 pub(super) fn width<const W: usize, S>(i: &Instr<S>) -> usize {
     if W == 0 { i.width.into() } else { W }
@@ -102,22 +102,22 @@ pub(super) unsafe fn contribute<S: Scalar>(mode: u8, at: *mut S, contribution: S
     }
 }
 
-/// What calls need besides slots.
+/// The data of calls besides slots.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls<S> {
     pub(super) primitives: Vec<Called>,
-    /// For each listed operand its partial: as many scalars as a slot has.
+    /// The partial of each listed operand, with as many scalars as a slot.
     pub(super) partials: Vec<S>,
-    /// Room for three times the operands of any node.
+    /// Workspace for three times the operands of any node.
     pub(super) numbers: Vec<f64>,
-    /// For each lane whether a primitive failed.
+    /// For each lane, whether a primitive failed.
     pub(super) failed: Vec<bool>,
-    /// How many lanes are in use.
+    /// Lanes in use.
     pub(super) n_lanes: usize,
 }
 
 impl<S> Calls<S> {
-    /// Whether there are any.
+    /// Whether there are no calls.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.primitives.is_empty()

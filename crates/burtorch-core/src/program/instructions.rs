@@ -17,19 +17,19 @@ use crate::interrupt;
 use crate::ops::{Arity, Op};
 use crate::simd::Level;
 
-/// Instructions of a program, with what they list and what seeds a reverse pass.
+/// The instructions of a program, their lists, and the seeds of a reverse pass.
 pub(super) struct Instructions<S> {
     pub(super) forward: Vec<Instr<S>>,
     pub(super) second: Vec<Instr<S>>,
     pub(super) operands: Vec<u32>,
-    /// For each output that is a seed: its place among the seeds, its slot, how it is written.
+    /// For each seed: its index among the seeds, its slot, and its mode.
     pub(super) seeds: Vec<(usize, u32, u8)>,
-    /// The slot of each slot of the program, and how many there are.
+    /// The memory slot of each slot of the program, and the number of memory slots.
     pub(super) slots: (Vec<u32>, usize),
 }
 
 impl<S: Carrier> Instructions<S> {
-    /// One instruction per node, and one per node that the second pass needs.
+    /// One instruction per node, and one per node of the second pass.
     pub(super) fn new<const W: usize>(program: &Program, build: Build, level: Level) -> Result<Self> {
         let slots = match build {
             Build::Values => reuse::slots(program),
@@ -54,7 +54,7 @@ impl<S: Carrier> Instructions<S> {
     }
 }
 
-/// Each tangent behind the value that it belongs to.
+/// Places each tangent after its value.
 fn merged<S>(values: Vec<Instr<S>>, tangents: &[Instr<S>]) -> Vec<Instr<S>> {
     let mut tangents = tangents.iter().copied().peekable();
     let mut all = Vec::with_capacity(values.len() + tangents.len());
@@ -65,12 +65,12 @@ fn merged<S>(values: Vec<Instr<S>>, tangents: &[Instr<S>]) -> Vec<Instr<S>> {
     all
 }
 
-/// Steps that were asked for already, by op and modes: a look at a table is guessed rightly by a CPU, a jump by op is not.
+/// Steps by op and modes, computed once: a table lookup is predictable for a CPU, a jump by op is not.
 struct Known<S>(Vec<Option<Step<S>>>);
 
 impl<S> Known<S> {
     fn step(&mut self, op: Op, modes: u8, find: impl FnOnce() -> Option<Step<S>>) -> Option<Step<S>> {
-        // Two bits of modes for each of two operands.
+        // Two bits of mode for each of two operands.
         let at = (op as usize) << 4 | usize::from(modes & 15);
         if at >= self.0.len() {
             self.0.resize(at + 1, None);
@@ -89,7 +89,7 @@ struct Builder<'p, S, const W: usize> {
     level: Level,
     operands: Vec<u32>,
     slots: Vec<u32>,
-    /// Where the value step of a call lists its operands, for each node.
+    /// For each node, the start of the operand list of its call's value step.
     listed: Vec<u32>,
     with_partials: bool,
     marker: std::marker::PhantomData<S>,
@@ -116,7 +116,7 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
         Ok(Instr { step, a, b, c: place(self.slot(k)), modes, op: node.op, width: W as u8 })
     }
 
-    /// Lists operands with what to do for each, asked in order; returns where.
+    /// Lists operands with their modes, determined in order; returns the start.
     fn list(&mut self, node: Node, mut mode: impl FnMut(&[bool], u32) -> u8) -> u32 {
         let at = self.operands.len() as u32;
         for &x in self.program.list(node) {
@@ -130,7 +130,7 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
         self.program.first_node() + k as u32
     }
 
-    /// 1 for each operand that moves; for a call 1 where partials are wanted.
+    /// 1 for each operand that depends on inputs; for a call, 1 if partials are needed.
     fn moving(&self, k: usize) -> u8 {
         let node = self.program.nodes()[k];
         let moves = |x: u32| u8::from(self.moves[x as usize]);
@@ -143,7 +143,7 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
         }
     }
 
-    /// Before the operands of a call stands which primitive it is.
+    /// Adds the primitive's index before the operands of a call.
     fn head_of_value(&mut self, k: usize) {
         if self.program.nodes()[k].op == Op::Linearised {
             let which = self.program.calls.partition_point(|call| call.0 < k as u32);
@@ -152,7 +152,7 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
         }
     }
 
-    /// In the second pass, where its value step lists them.
+    /// In the second pass, adds the start of the value step's list.
     fn head_of_second(&mut self, k: usize) {
         if self.program.nodes()[k].op == Op::Linearised {
             self.operands.push(self.listed[k]);
@@ -160,7 +160,7 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
     }
 
     fn forward(&mut self) -> Result<Vec<Instr<S>>> {
-        // One more for the stop behind them.
+        // One more, for the stop at the end.
         let mut all = Vec::with_capacity(self.program.nodes().len() + 1);
         let mut known = Known(Vec::new());
         for (k, &node) in self.program.nodes().iter().enumerate() {
@@ -216,9 +216,10 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
         for (k, &node) in self.program.nodes().iter().enumerate().rev() {
             interrupt::ask_at(k)?;
             let slot = self.slot(k);
-            // Claimed and moving means reached; `claim` on an unreached slot would mark it, so look at operands only.
+            // A slot that depends on inputs and was claimed is reached; `claim` on an unreached slot would mark it, so
+            // only operands are claimed.
             if !self.moves[slot as usize] || claim(&self.moves, slot) != ADD {
-                // An unreached node is never an operand of a reached one above: all of those have been taken.
+                // An unreached node cannot become reached later, because all its readers were processed.
                 continue;
             }
             let modes = match node.op.info().arity {

@@ -10,10 +10,10 @@ use crate::kernels::slices;
 use crate::ops::{Dual, Op, Properties, Reduction, moved};
 use crate::scalar::{RowMath, Scalar};
 
-/// Sums of vectors take few instructions.
+/// Sums of vectors are short enough to compile for every level.
 const AT_EACH_LEVEL: Properties = Properties { quick: true, ..Properties::NONE };
 
-/// The operands of a step with many, one scalar of each.
+/// The operands of a step with many operands, one scalar of each.
 struct Many<'a, S> {
     operands: &'a [u32],
     xs: &'a mut [S],
@@ -25,7 +25,7 @@ impl<'a, S: Scalar> Many<'a, S> {
     /// As for a body; `n` operands are listed from `i.a`.
     #[inline(always)]
     unsafe fn of(i: &Instr<S>, n: usize, lists: *mut Lists<S>) -> Self {
-        // SAFETY: nothing else uses the lists meanwhile.
+        // SAFETY: nothing else accesses the lists.
         let lists = unsafe { &mut *lists };
         let operands = &lists.operands[i.a as usize..i.a as usize + n];
         let (xs, rest) = lists.scratch.split_at_mut(n);
@@ -89,7 +89,7 @@ impl<S: Scalar, const W: usize> Body<S> for PullMany<W> {
     }
 }
 
-/// The tangent of an op with many operands: its partials times their tangents.
+/// The tangent of an op with many operands: the sum of partials times tangents.
 pub(super) struct PushMany<const W: usize>;
 impl<S: Scalar, const W: usize> Body<S> for PushMany<W> {
     const IS: Properties = AT_EACH_LEVEL;
@@ -134,7 +134,7 @@ impl<S: Scalar, const W: usize> Body<Dual<S>> for DualMany<W> {
     }
 }
 
-/// The sum of partials times tangents, over operands that move.
+/// The sum of partials times tangents, over operands that depend on inputs.
 #[inline(always)]
 fn along<S: Scalar>(operands: &[u32], partials: &[S], tangent: impl Fn(&u32) -> S) -> S {
     let mut total: Option<S> = None;
@@ -147,7 +147,7 @@ fn along<S: Scalar>(operands: &[u32], partials: &[S], tangent: impl Fn(&u32) -> 
     total.unwrap_or(S::lit(0.0))
 }
 
-/// How many operands the instruction lists.
+/// The length of the instruction's operand list.
 #[inline(always)]
 fn operand_count<S>(i: &Instr<S>) -> usize {
     match i.op {
@@ -172,13 +172,13 @@ pub(super) fn value_of_operands<S: Scalar>(op: Op, n: usize, xs: &[S]) -> S {
     }
 }
 
-/// Writes what the adjoint `g` contributes to each operand.
+/// Writes the contribution of the adjoint `g` to each operand.
 #[inline(always)]
 fn pull_many<S: Scalar>(i: &Instr<S>, g: S, xs: &[S], out: &mut [S]) {
     pull_of_operands(i.op, i.b as usize, g, xs, out);
 }
 
-/// Writes what the adjoint `g` contributes to each operand; `n` is the second field of the node.
+/// Writes the contribution of the adjoint `g` to each operand; `n` is the second field of the node.
 #[inline(always)]
 pub(super) fn pull_of_operands<S: Scalar>(op: Op, n: usize, g: S, xs: &[S], out: &mut [S]) {
     match op {

@@ -12,7 +12,7 @@ use crate::scalar::{DType, Float};
 /// The slot of an operand.
 pub type Operand = u32;
 
-/// More slots than this are refused: two bits of a slot's number carry how a contribution is to be made.
+/// The largest number of slots: two bits of a slot's number carry the mode of a contribution.
 const MOST_SLOTS: usize = 1 << 30;
 
 /// One op of a program. Its result is the slot of the same place.
@@ -116,7 +116,7 @@ pub struct Guard {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     pub(crate) dtype: DType,
-    /// Inputs that a gradient is asked for come first.
+    /// Differentiated inputs come first.
     pub(crate) n_inputs: u32,
     pub(crate) n_differentiated: u32,
     pub(crate) constants: Vec<f64>,
@@ -124,7 +124,7 @@ pub struct Program {
     pub(crate) lists: Vec<Operand>,
     pub(crate) outputs: Vec<Operand>,
     pub(crate) guards: Vec<Guard>,
-    /// For each call of a primitive its node, by place, in order.
+    /// For each call of a primitive its node and its primitive, in order.
     pub(crate) calls: Vec<(u32, Called)>,
 }
 
@@ -315,7 +315,7 @@ impl Program {
             + self.guards.len() * size_of::<Guard>()
     }
 
-    /// For each slot, whether it moves when a differentiated input does.
+    /// For each slot, whether it depends on a differentiated input.
     pub(crate) fn moves(&self) -> Vec<bool> {
         let mut moves = vec![false; self.n_slots()];
         moves[..self.n_differentiated as usize].fill(true);
@@ -330,7 +330,7 @@ impl Program {
     }
 }
 
-/// How many operands a node lists.
+/// The length of a node's operand list.
 pub(crate) fn list_len(node: Node) -> Option<usize> {
     match node.op.info().arity {
         Arity::Reduction => Some(node.b as usize),

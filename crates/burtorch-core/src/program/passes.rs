@@ -33,7 +33,7 @@ pub fn without_dead_code(program: Program) -> Result<Program> {
     rebuilt(&program, |slot| needed[slot as usize], |_, slot| slot)
 }
 
-/// Copies a program: nodes and constants that `keep` keeps, operands as `instead` names them (in old slots).
+/// Copies the nodes and constants selected by `keep`, with operands replaced by `instead` (in old slots).
 fn rebuilt(program: &Program, keep: impl Fn(u32) -> bool, instead: impl Fn(&Program, u32) -> u32) -> Result<Program> {
     let (n_inputs, first) = (program.n_inputs, program.first_node());
     let mut new = vec![u32::MAX; program.n_slots()];
@@ -49,7 +49,7 @@ fn rebuilt(program: &Program, keep: impl Fn(u32) -> bool, instead: impl Fn(&Prog
         }
     }
     let new_first = n_inputs + parts.constants.len() as u32;
-    // How many nodes are kept below each.
+    // The number of kept nodes below each.
     let mut below = Vec::with_capacity(program.nodes.len() + 1);
     for (k, &node) in program.nodes.iter().enumerate() {
         interrupt::ask_at(k)?;
@@ -139,7 +139,7 @@ pub fn shared(program: &Program) -> Result<Program> {
             operands.sort_unstable();
         }
         if node.op == Op::Linearised {
-            // Which primitive it is, and whether it always answers alike, is not looked into.
+            // Calls are never merged: this pass knows neither the primitive nor whether it is deterministic.
             continue;
         }
         same[slot as usize] = *seen.entry((node.op, operands)).or_insert(slot);
@@ -148,7 +148,7 @@ pub fn shared(program: &Program) -> Result<Program> {
     without_dead_code(merged)
 }
 
-/// A sum that is being gathered: its terms, and the operands of those that are products used nowhere else.
+/// A sum under construction: its terms, and the operands of terms that are products without other uses.
 #[derive(Default)]
 struct Sum {
     products: Vec<(u32, u32)>,
@@ -209,7 +209,7 @@ fn gather(program: &Program, slot: u32, inside: &[bool], uses: &[u32]) -> Sum {
     sum
 }
 
-/// One node for a chain: an inner product where all terms but one are products, else a sum.
+/// The node for a chain: an inner product if all terms but one are products, otherwise a sum.
 fn write(sum: &Sum, parts: &mut Parts) -> Node {
     let a = parts.lists.len() as u32;
     let n = sum.products.len();

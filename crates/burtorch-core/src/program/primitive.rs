@@ -48,7 +48,7 @@ pub struct Failed;
 /// # Ok::<(), burtorch_core::Error>(())
 /// ```
 pub trait Primitive: Send + Sync {
-    /// What it is called in listings and files.
+    /// The primitive's name in listings and files.
     fn name(&self) -> &str;
 
     /// The value at `x`.
@@ -57,7 +57,7 @@ pub trait Primitive: Send + Sync {
     /// Writes the partial derivatives at `x`, where the value is `y`.
     fn partials(&self, x: &[f64], y: f64, partials: &mut [f64]) -> std::result::Result<(), Failed>;
 
-    /// The derivative along `direction`, if there is a better way than to add partials times directions.
+    /// The derivative along `direction`, if it can be computed better than from partials.
     fn tangent(&self, x: &[f64], y: f64, direction: &[f64]) -> Option<std::result::Result<f64, Failed>> {
         let _ = (x, y, direction);
         None
@@ -96,7 +96,7 @@ pub fn registered(name: &str) -> Option<Arc<dyn Primitive>> {
     all.iter().find(|known| known.0.name() == name).map(|known| known.0.clone())
 }
 
-/// Why a program that calls the primitive of this name is not saved.
+/// The error for saving a program that calls the primitive of this name.
 pub(super) fn not_saved(name: &str) -> Error {
     Error::BadArgument {
         what: "a program that is saved",

@@ -31,19 +31,19 @@ pub struct Recording {
     pub calls: Vec<(NodeId, Called)>,
 }
 
-/// Slots that are handed out while a graph is read.
+/// Assigns slots while a graph is read.
 struct Reader {
     parts: Parts,
-    /// For each node of the graph, what it became.
+    /// For each node of the graph, its slot or kind.
     places: Vec<SlotKind>,
     constants: HashMap<u64, u32>,
-    /// The last two constants that were looked up, by their bits: many are one of these.
+    /// The last two constants looked up, by their bits: many constants repeat one of these.
     recent: [(u64, SlotKind); 2],
     /// The primitives of nodes.
     calls: HashMap<u32, Called>,
 }
 
-/// What a node of the graph became. Slots of constants and nodes are known once all constants are.
+/// The result of reading a node of the graph. The slots of constants and nodes are known once all constants are.
 #[derive(Clone, Copy, Debug)]
 enum SlotKind {
     Input(u32),
@@ -74,7 +74,7 @@ impl Reader {
         SlotKind::Node(self.parts.nodes.len() as u32 - 1)
     }
 
-    /// Lists nodes of the graph; returns where the list begins.
+    /// Lists nodes of the graph; returns the start of the list.
     fn list(&mut self, nodes: impl Iterator<Item = u32>) -> u32 {
         let at = self.parts.lists.len() as u32;
         self.parts.lists.extend(nodes);
@@ -119,7 +119,7 @@ impl Recording {
         self.finish(S::DTYPE, reader, &computed)
     }
 
-    /// Turns nodes of the graph into slots.
+    /// Converts nodes of the graph to slots.
     fn finish(&self, dtype: crate::scalar::DType, reader: Reader, computed: &[u32]) -> Result<Program> {
         let Reader { mut parts, places, .. } = reader;
         let (n_inputs, n_constants) = (parts.n_inputs, parts.constants.len() as u32);
@@ -148,14 +148,14 @@ impl Recording {
     }
 }
 
-/// What a node of the graph becomes.
+/// Reads one node of the graph.
 fn read_node<S: Float>(graph: &Graph<'_, S>, node: u32, reader: &mut Reader) -> Result<SlotKind> {
     let op = graph.columns.op(node);
     let [a, b] = graph.columns.operands(node);
     Ok(match op.info().arity {
         Arity::Nullary => match op {
             Op::Leaf | Op::Constant => reader.constant(graph.columns.value(node).to_f64()),
-            // Its block, whose last output comes next, says what it is.
+            // The last output of its block, which comes next, determines it.
             Op::Part => SlotKind::Unknown,
             _ => return Err(refused(op)),
         },
@@ -175,7 +175,7 @@ fn read_node<S: Float>(graph: &Graph<'_, S>, node: u32, reader: &mut Reader) -> 
             let len = lists.len() - at;
             let n = if op.info().arity == Arity::InnerProduct { len / 2 } else { len };
             if op == Op::Linearised {
-                // A replay computes value and partials again.
+                // A replay recomputes value and partials.
                 lists.truncate(at + n);
                 let called = reader.calls.get(&node).cloned().ok_or_else(|| refused(op))?;
                 reader.parts.calls.push((reader.parts.nodes.len() as u32, called));
@@ -186,7 +186,7 @@ fn read_node<S: Float>(graph: &Graph<'_, S>, node: u32, reader: &mut Reader) -> 
     })
 }
 
-/// Blocks become one node for each output.
+/// Converts blocks to one node per output.
 fn read_block<S: Float>(graph: &Graph<'_, S>, op: Op, record: u32, node: u32, reader: &mut Reader) -> Result<SlotKind> {
     let extra = graph.extra.as_slice();
     match op {
@@ -206,7 +206,7 @@ fn read_block<S: Float>(graph: &Graph<'_, S>, op: Op, record: u32, node: u32, re
             });
             let n = operands.len() as u32;
             let at = reader.list(operands.into_iter());
-            // The sweep gives to each operand what comes from the mean first, so the mean is the later node.
+            // The backward pass adds the contribution of the mean first, so the mean is the later node.
             let squares = reader.push(Op::MEAN_SQUARE, at, n);
             reader.places[node as usize - 1] = reader.push(Op::AVERAGE, at, n);
             Ok(squares)
@@ -215,7 +215,7 @@ fn read_block<S: Float>(graph: &Graph<'_, S>, op: Op, record: u32, node: u32, re
     }
 }
 
-/// What cannot be part of a program.
+/// The error for an op that a program cannot contain.
 fn refused(op: Op) -> Error {
     let expected = match op {
         Op::Param | Op::FrozenParam => "without Parameters; pass their numbers as an argument",

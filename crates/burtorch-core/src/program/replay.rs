@@ -25,7 +25,7 @@ use crate::interrupt::{self, PIECE, Work};
 use crate::scalar::Scalar;
 use crate::simd::{Level, level};
 
-/// A guard as it is asked: what, and with which instruction the code goes on behind it.
+/// A guard of the replay: the question, and the instruction after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question {
     pub(super) before: usize,
@@ -39,29 +39,28 @@ pub(super) struct Question {
 #[derive(Clone, Debug)]
 pub struct Replay<S: Scalar, const W: usize> {
     pub(super) forward: Vec<Instr<S>>,
-    /// The reverse pass, or the tangents.
+    /// The code of the reverse pass or the tangents.
     second: Vec<Instr<S>>,
-    /// Where the code goes on behind its stops: at 0, behind questions, and now and then in long code.
+    /// The positions after each stop: the start, after guards, and at intervals in long code.
     pub(super) starts: Vec<usize>,
     second_starts: Vec<usize>,
-    /// Instead of both, for large programs at single points that have run before.
+    /// Replaces both for large scalar programs after some runs.
     bundles: Option<Box<Bundles<S>>>,
-    /// What may be put in bundles when it runs again.
+    /// A program that may be put in bundles when it runs again.
     later: Option<Box<Later>>,
     pub(super) questions: Vec<Question>,
     pub(super) lists: Lists<S>,
     pub(super) values: Slots<S>,
-    /// Adjoints, or tangents.
     pub(super) adjoints: Slots<S>,
     n_inputs: usize,
     n_differentiated: usize,
     outputs: Vec<u32>,
-    /// For each output that is a seed: its place among the seeds, its slot, how it is written.
+    /// For each seed: its index among the seeds, its slot, and its mode.
     seeds: Vec<(usize, u32, u8)>,
     level: Level,
 }
 
-/// A program that runs node by node the first time: planning costs as much as some tens of runs.
+/// A program that first runs node by node: a plan costs as much as some tens of runs.
 #[derive(Clone, Debug)]
 struct Later {
     program: Program,
@@ -119,7 +118,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         Ok(replay)
     }
 
-    /// Memory of `n` slots and no code.
+    /// Memory of `n` slots without code.
     fn empty(program: &Program, build: Build, level: Level, n: usize, outputs: Vec<u32>) -> Result<Self> {
         let longest = program.nodes().iter().filter_map(|&node| list_len(node)).max().unwrap_or(0);
         let zero = S::lit(0.0);
@@ -160,8 +159,8 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
     }
 }
 
-/// Instructions with a stop where questions are asked, one in every [`PIECE`], and one at the end; with where the code goes on
-/// behind each, which questions are told.
+/// Instructions with a stop at guards, one in every [`PIECE`], and one at the end; with the position after each, which
+/// guards record.
 fn in_pieces<S>(mut code: Vec<Instr<S>>, questions: &mut [Question]) -> (Vec<Instr<S>>, Vec<usize>) {
     if questions.is_empty() && code.len() <= PIECE {
         code.push(Instr::stop());
@@ -190,7 +189,7 @@ fn in_pieces<S>(mut code: Vec<Instr<S>>, questions: &mut [Question]) -> (Vec<Ins
     (all, starts)
 }
 
-/// What the primitives of a program need, `listed` operands being listed.
+/// The data for a program's calls of primitives with `listed` listed operands.
 fn calls<S: Scalar, const W: usize>(program: &Program, listed: usize) -> Result<Calls<S>> {
     if program.calls.is_empty() {
         return Ok(Calls::default());
@@ -205,7 +204,7 @@ fn calls<S: Scalar, const W: usize>(program: &Program, listed: usize) -> Result<
     })
 }
 
-/// `n` copies, or an error where there is no memory.
+/// `n` copies, or an error without memory.
 fn filled<S: Copy>(n: usize, x: S) -> Result<Vec<S>> {
     let mut all = Vec::new();
     let bytes = n.saturating_mul(size_of::<S>());
@@ -301,14 +300,14 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         let (v, d) = (self.values.as_mut_ptr(), self.adjoints.as_mut_ptr());
         let first: &[Bundle<S>] = which(&bundles);
         if !first.is_empty() {
-            // SAFETY: the plan lists slots of a memory of `bundles.len` numbers, which values and adjoints have; scratch
-            // was made for the longest node; the last bundle stops; all are borrowed here.
+            // SAFETY: the plan lists slots below `bundles.len`, the length of values and adjoints; scratch was
+            // allocated for the longest node; the last bundle stops; all are borrowed here.
             unsafe { Bundle::run(first.as_ptr(), v, d, bundles.slots.as_ptr(), self.lists.scratch.as_mut_ptr()) }
         }
         self.bundles = Some(bundles);
     }
 
-    /// Runs what may be in bundles, or may be put in them now. Inputs and directions are written already.
+    /// Runs a program that is, or may now be put, in bundles. Inputs and directions were written before.
     #[inline(never)]
     fn run_large(&mut self) {
         if let Some(mut later) = self.later.take() {
@@ -342,7 +341,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         self.run_pieces();
     }
 
-    /// All code, piece by piece.
+    /// Runs all code, piece by piece.
     #[inline(always)]
     fn run_pieces(&mut self) {
         self.run_forward_from(0);
@@ -351,8 +350,8 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         }
     }
 
-    /// Runs the pieces of code from number `piece` on that begin below an instruction, or none once the work is to end, and
-    /// returns the number of the next one.
+    /// Runs the pieces of code from number `piece` on that start before an instruction, or none once interrupted, and
+    /// returns the number of the next piece.
     #[inline(never)]
     pub(super) fn run_forward_on(&mut self, mut piece: usize, before: usize) -> usize {
         let mut work = Work::default();
@@ -367,7 +366,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         piece
     }
 
-    /// The instructions from this one up to the next stop.
+    /// Runs the instructions from this one up to the next stop.
     #[inline(always)]
     pub(super) fn run_forward_from(&mut self, from: usize) {
         Self::run(&self.forward[from..], &mut self.values, &mut self.adjoints, &mut self.lists);
@@ -384,7 +383,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         }
     }
 
-    /// The pieces of long code behind the first, or none once the work is to end.
+    /// Runs the pieces of long code after the first, or none once interrupted.
     #[inline(never)]
     fn run_second_on(&mut self) {
         for &start in &self.second_starts[1..] {
@@ -399,8 +398,8 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
     fn run(code: &[Instr<S>], values: &mut [S], adjoints: &mut [S], lists: &mut Lists<S>) {
         let (v, d) = (values.as_mut_ptr(), adjoints.as_mut_ptr());
         let Some(first) = code.first() else { return };
-        // SAFETY: the builder took slots from a valid program, so they lie in values and adjoints, which have one
-        // entry (of W scalars) per slot; lists and scratch were made for its longest node; the last instruction of all
+        // SAFETY: the builder took slots from a valid program, so they lie in values and adjoints, which have one entry
+        // (of W scalars) per slot; lists and scratch were allocated for its longest node; the last instruction of all
         // code stops; all are borrowed here.
         unsafe { (first.step)(v, d, code.as_ptr(), lists) }
     }
@@ -451,7 +450,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         self.forward.iter().chain(&self.second).filter(|instr| instr.computes()).count() + bundles
     }
 
-    /// How many instructions there are, those that stop included.
+    /// The number of instructions, including stops.
     pub(super) fn code_len(&self) -> usize {
         self.forward.len() + self.second.len()
     }
@@ -473,7 +472,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
     }
 }
 
-/// The lanes of scalars, in a row.
+/// The lanes of scalars as a slice.
 #[inline(always)]
 fn lanes<S: Scalar>(block: &[S]) -> &[S::Elem] {
     assert!(size_of::<S>() == S::LANES * size_of::<S::Elem>());
@@ -481,7 +480,7 @@ fn lanes<S: Scalar>(block: &[S]) -> &[S::Elem] {
     unsafe { std::slice::from_raw_parts(block.as_ptr().cast(), block.len() * S::LANES) }
 }
 
-/// The lanes of scalars, in a row, to be written.
+/// The lanes of scalars as a mutable slice.
 #[inline(always)]
 fn lanes_mut<S: Scalar>(block: &mut [S]) -> &mut [S::Elem] {
     assert!(size_of::<S>() == S::LANES * size_of::<S::Elem>());

@@ -5,11 +5,11 @@
 
 use super::node::Program;
 
-/// For each slot of a program the slot it shares, and how many there are.
+/// The memory slot of each slot of a program, and the number of memory slots.
 pub(super) fn slots(program: &Program) -> (Vec<u32>, usize) {
     let first = program.first_node() as usize;
     let n_nodes = program.nodes().len();
-    // The last node that reads a slot; what is kept is read after all of them.
+    // The last node that reads each slot; slots that are kept are read after all nodes.
     let mut last = vec![0_usize; program.n_slots()];
     for (k, &node) in program.nodes().iter().enumerate() {
         program.for_each_operand(node, |x| last[x as usize] = k);
@@ -20,7 +20,7 @@ pub(super) fn slots(program: &Program) -> (Vec<u32>, usize) {
     let (mut free, mut n) = (Vec::new(), first as u32);
     for (k, &node) in program.nodes().iter().enumerate() {
         program.for_each_operand(node, |x| {
-            // An operand that occurs twice is given back once.
+            // A repeated operand is released once.
             if last[x as usize] == k && x as usize >= first {
                 free.push(shared[x as usize]);
                 last[x as usize] = usize::MAX;

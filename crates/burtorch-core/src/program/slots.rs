@@ -19,11 +19,11 @@ use crate::interrupt::{self, pieces};
 #[repr(C, align(64))]
 struct Line(MaybeUninit<[u8; 64]>);
 
-/// See the module.
+/// See the module header.
 #[derive(Clone, Debug)]
 pub(super) struct Slots<S> {
     lines: Vec<Line>,
-    /// How many numbers the lines hold, every one of them written.
+    /// The number of entries, all initialised.
     len: usize,
     marker: PhantomData<S>,
 }
@@ -35,7 +35,7 @@ impl<S> Default for Slots<S> {
 }
 
 impl<S: Copy> Slots<S> {
-    /// `n` copies, or an error where there is no memory.
+    /// `n` copies, or an error without memory.
     pub(super) fn filled(n: usize, x: S) -> Result<Self> {
         assert!(align_of::<S>() <= align_of::<Line>());
         let bytes = n.saturating_mul(size_of::<S>());
@@ -45,7 +45,7 @@ impl<S: Copy> Slots<S> {
         lines.resize(n_lines, Line(MaybeUninit::uninit()));
         let first = lines.as_mut_ptr().cast::<S>();
         for k in pieces(n).flatten() {
-            // SAFETY: the lines are aligned for numbers, have room for `n` of them, and are ours.
+            // SAFETY: the lines are aligned for the numbers, have room for `n` of them, and are not shared.
             unsafe { first.add(k).write(x) }
         }
         interrupt::check()?;
@@ -57,7 +57,7 @@ impl<S> Deref for Slots<S> {
     type Target = [S];
     #[inline(always)]
     fn deref(&self) -> &[S] {
-        // SAFETY: so many numbers were written when the lines were made, which are aligned for them.
+        // SAFETY: the constructor initialised this many numbers in the lines, which are aligned for them.
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
     }
 }
@@ -65,7 +65,7 @@ impl<S> Deref for Slots<S> {
 impl<S> DerefMut for Slots<S> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [S] {
-        // SAFETY: as in `deref`; the lines are borrowed for as long.
+        // SAFETY: as in `deref`; the lines are borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
     }
 }

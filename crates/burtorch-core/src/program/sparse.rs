@@ -18,10 +18,10 @@ use crate::error::Result;
 use crate::interrupt::Work;
 use crate::simd::F64x8;
 
-/// Elementary operations in the time of one lookup of an entry.
+/// Elementary operations in the time of one entry lookup.
 const ENTRY: usize = 16;
 
-/// Runs before entries are recorded, which takes as long as some tens of runs.
+/// Runs before entries are recorded, which costs as much as some tens of runs.
 const RUNS_BEFORE_ENTRIES: u32 = 80;
 
 /// A pattern, and the direction of each of its entries.
@@ -50,7 +50,7 @@ impl Colouring {
         f64::from(u8::from(self.colours[column] as usize == colour))
     }
 
-    /// The function that stores an entry of a row and a colour. Entries of a row come by ascending colour.
+    /// A function that stores an entry, given row and colour. The entries of a row come by ascending colour.
     fn put(&self) -> impl FnMut(&mut [f64], usize, usize, f64) + '_ {
         let mut next = self.pattern.starts.clone();
         move |data, row, colour, entry| {
@@ -63,7 +63,7 @@ impl Colouring {
     }
 }
 
-/// Entries as separate operations, after some runs.
+/// Entries as separate operations, planned after some runs.
 #[derive(Clone, Debug, Default)]
 struct Planned {
     n_runs: u32,
@@ -71,7 +71,7 @@ struct Planned {
 }
 
 impl Planned {
-    /// Computes the entries, unless there are no operations for them or a number is not finite.
+    /// Computes the entries, unless they have no operations or a number is not finite.
     fn run(&mut self, x: &[f64], data: &mut [f64], plan: impl FnOnce() -> Result<Option<Entries>>) -> Result<bool> {
         if self.n_runs == RUNS_BEFORE_ENTRIES {
             self.entries = plan()?.filter(Entries::pay);
@@ -80,7 +80,7 @@ impl Planned {
         self.entries.as_mut().map_or(Ok(false), |entries| entries.run(x, data))
     }
 
-    /// Uses these operations, whatever their time; returns whether there are any.
+    /// Uses these operations regardless of their time; returns whether there are any.
     fn take(&mut self, entries: Option<Entries>) -> bool {
         *self = Planned { n_runs: RUNS_BEFORE_ENTRIES + 1, entries };
         self.entries.is_some()
@@ -96,7 +96,7 @@ impl Planned {
 pub struct Hessian {
     columns: HessianColumns,
     colouring: Option<Colouring>,
-    /// Whether colours save runs of a dense Hessian; unknown before the first dense Hessian.
+    /// Whether colours save runs for a dense Hessian; `None` before the first one.
     saves: Option<bool>,
     planned: Planned,
     data: Vec<f64>,
@@ -121,7 +121,7 @@ impl Hessian {
         if super::derive::are_finite(to)? {
             return Ok(());
         }
-        // A NaN has no derivative: it needs a run over all nodes.
+        // NaN has no derivative: it needs a run over all nodes.
         let pattern = hessian_pattern(program)?;
         let mut data = Vec::with_capacity(pattern.columns.len());
         for (j, row) in to.chunks_exact(n).enumerate() {
@@ -130,14 +130,14 @@ impl Hessian {
         spread(&pattern, &data, n, to)
     }
 
-    /// Whether there are so few colours that a dense Hessian takes fewer runs with them.
+    /// Whether the number of colours is so small that a dense Hessian takes fewer runs with them.
     fn saves_runs(&mut self, program: &Program) -> Result<bool> {
         if let Some(saves) = self.saves {
             return Ok(saves);
         }
         let n = program.n_differentiated();
         let runs = n.div_ceil(LANES);
-        // The search must not take longer than the runs it may save.
+        // The search must not cost more than the runs that it may save.
         let most = program.nodes().len().saturating_mul(n);
         if self.colouring.is_none()
             && runs > 1
@@ -194,7 +194,7 @@ impl Hessian {
     }
 }
 
-/// Writes the entries of a pattern to `n` columns, and zeros between them.
+/// Writes the entries of a pattern into `n` columns, with zeros in between.
 fn spread(pattern: &Pattern, data: &[f64], n: usize, to: &mut [f64]) -> Result<()> {
     let mut work = Work::default();
     for (j, row) in to.chunks_exact_mut(n).enumerate() {
@@ -255,7 +255,8 @@ impl SparseJacobian {
             },
         )?;
         goes_on?;
-        // A zero seed may have met an infinite partial: a run for each row on its own nodes decides.
+        // A zero seed may have been multiplied by an infinite partial: a separate run for each row, on its own nodes,
+        // decides.
         let mut alone = vec![0.0; program.n_differentiated()];
         for row in 0..pattern.n_rows() {
             work.add(ENTRY)?;

@@ -90,7 +90,7 @@ fn union(a: &[u32], b: &[u32]) -> Vec<u32> {
     all
 }
 
-/// For each slot that `needed` names, the differentiated inputs it depends on, ascending.
+/// For each slot in `needed`, the differentiated inputs on which it depends, ascending.
 fn dependencies(program: &Program, mut needed: Vec<bool>) -> Result<Vec<Vec<u32>>> {
     let first = program.first_node() as usize;
     for (k, &node) in program.nodes().iter().enumerate().rev() {
@@ -140,7 +140,7 @@ pub fn hessian_pattern(program: &Program) -> Result<Pattern> {
     }
 }
 
-/// The same, or `None` where finding it takes more than `most` elementary operations.
+/// The same, or `None` if finding it takes more than `most` elementary operations.
 pub(super) fn hessian_pattern_within(program: &Program, most: usize) -> Result<Option<Pattern>> {
     let mut pairs = Vec::new();
     for_each_pair(program, |a, b| pairs.push((a, b)))?;
@@ -174,18 +174,18 @@ pub(super) fn hessian_pattern_within(program: &Program, most: usize) -> Result<O
     Pattern::of_rows(rows.iter().map(|row| row.columns.as_slice())).map(Some)
 }
 
-/// The columns of a row while they are found, some of them several times.
+/// The columns of a row while they are collected, with repetitions.
 #[derive(Clone, Default)]
 struct Row {
     columns: Vec<u32>,
-    /// How many there were when they were sorted last.
+    /// The number of columns when they were sorted last.
     sorted: usize,
 }
 
 impl Row {
     fn extend(&mut self, columns: &[u32]) {
         self.columns.extend(columns);
-        // Twice as many as differ at most, so that memory is that of the pattern.
+        // At most twice the distinct columns, so that memory stays proportional to the pattern.
         if self.columns.len() > 64 + 2 * self.sorted {
             self.sort();
         }
@@ -198,7 +198,7 @@ impl Row {
     }
 }
 
-/// Calls `meet` with the operands that a node which the first output depends on bends together.
+/// Calls `meet` with the pairs of operands in which a node, on which the first output depends, has a second derivative.
 fn for_each_pair(program: &Program, mut meet: impl FnMut(u32, u32)) -> Result<()> {
     let mut work = Work::default();
     let mut cache: [Option<Bend>; 256] = [None; 256];
@@ -240,7 +240,7 @@ fn for_each_pair(program: &Program, mut meet: impl FnMut(u32, u32)) -> Result<()
     Ok(())
 }
 
-/// The slots that the first output depends on, itself included.
+/// The slots on which the first output depends, including itself.
 fn reached_from_output(program: &Program) -> Vec<bool> {
     let mut reached = vec![false; program.n_slots()];
     reached[program.outputs()[0] as usize] = true;

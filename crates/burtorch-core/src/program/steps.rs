@@ -33,7 +33,7 @@ macro_rules! steps {
             lists: *mut Lists<S>,
         ) {
             debug_assert!(!i.is_null());
-            // SAFETY: the caller keeps the contract of the body, for this instruction and for all up to one that stops.
+            // SAFETY: the caller keeps the contract of the body, for this instruction and its successors up to a stop.
             unsafe {
                 B::run(v, d, &*i, lists);
                 let next = i.add(1);
@@ -44,7 +44,7 @@ macro_rules! steps {
 }
 steps! {
     plain
-    /// A step of vectors that is kept small: its loops are loops.
+    /// A step of vectors that is kept small: its loops are not unrolled.
     #[optimize(size)]
     small
     #[cfg(target_arch = "x86_64")]
@@ -55,9 +55,9 @@ steps! {
     avx512
 }
 
-/// A body as a step. One number gains nothing from vector instructions, and a function that is called little: AVX-512 has
-/// copies of quick ops and reductions, rare ops have one copy. A CPU of x86 without AVX2 runs small ones, whose body is the
-/// one that reads the width of slots from the instruction.
+/// Compiles a body as a step. Scalars, and rarely called functions, gain nothing from wide instructions: AVX-512 has
+/// copies of quick ops and reductions, and rare ops have one copy. An x86 CPU without AVX2 runs the small steps, whose
+/// body reads the width of slots from the instruction.
 fn compiled<B: Body<S>, AnyWidth: Body<S>, S: Scalar>(level: Level) -> Step<S> {
     if S::LANES == 1 {
         return plain::<B, S>;
@@ -75,7 +75,7 @@ fn compiled<B: Body<S>, AnyWidth: Body<S>, S: Scalar>(level: Level) -> Step<S> {
     }
 }
 
-/// Modes that are read from the instruction.
+/// The modes are read from the instruction.
 const AT_RUN_TIME: u8 = 255;
 
 #[inline(always)]
@@ -116,7 +116,7 @@ impl<O: BinaryOp, S: Scalar, const W: usize> Body<S> for Binary<O, W> {
     }
 }
 
-/// A copy, through which no gradient flows.
+/// A copy that blocks gradients.
 struct Copied<const W: usize>;
 impl<S: Scalar, const W: usize> Body<S> for Copied<W> {
     #[inline(always)]
@@ -171,7 +171,7 @@ impl<O: BinaryOp, S: Scalar, const W: usize, const M: u8> Body<S> for PullBinary
     }
 }
 
-/// The tangent of a unary op: what its adjoint would contribute, the other way round.
+/// The tangent of a unary op: its contribution formula applied to the operand's tangent.
 struct PushUnary<O, const W: usize>(O);
 impl<O: UnaryOp, S: Scalar, const W: usize> Body<S> for PushUnary<O, W> {
     const IS: Properties = O::IS;
@@ -208,7 +208,7 @@ impl<O: BinaryOp, S: Scalar, const W: usize> Body<S> for PushBinary<O, W> {
     }
 }
 
-/// The tangent that comes from an operand with tangent `d`: none where it rests, as its partial may be infinite.
+/// The tangent contributed by an operand with tangent `d`: zero if `d` is zero, because the partial may be infinite.
 #[inline(always)]
 fn moving<S: Scalar>(d: S, push: impl Fn(S) -> S) -> S {
     let zero = S::lit(0.0);
@@ -263,7 +263,7 @@ macro_rules! define_steps {
         with_constant { $( #[doc = $kdoc:literal] $K:ident $kname:ident $kpaper:literal { $($kbody:tt)* } )* }
         $($rest:tt)*
     ) => {
-        /// The step that computes an op's value; `None` for what no program contains.
+        /// The step that computes an op's value; `None` for an op that no program contains.
         pub(super) fn forward<S: Scalar, const W: usize>(op: Op, level: Level) -> Option<Step<S>> {
             Some(match op {
                 Op::Constant => compiled::<Copied<W>, Copied<0>, S>(level),
@@ -286,7 +286,8 @@ macro_rules! define_steps {
             })
         }
 
-        /// The step that hands an adjoint on to operands. For single numbers there is code for each pair of modes.
+        /// The step that adds an op's contributions to its operands' adjoints. Scalars have code for each pair of
+        /// modes.
         pub(super) fn pull<S: Scalar, const W: usize>(op: Op, modes: u8, level: Level) -> Option<Step<S>> {
             if S::LANES > 1 || W > 1 || size_of::<S>() > 8 {
                 return Some(match op {
@@ -344,7 +345,7 @@ fn many<S>(op: Op, step: Step<S>) -> Option<Step<S>> {
     (matches!(op.info().arity, Arity::Reduction | Arity::InnerProduct) && op != Op::Linearised).then_some(step)
 }
 
-/// A copy of a dual number that does not move.
+/// A copy of a dual number with tangent 0.
 struct Detached<const W: usize>;
 impl<S: Scalar, const W: usize> Body<Dual<S>> for Detached<W> {
     #[inline(always)]

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::interrupt;
 use crate::ops::{Arity, Op};
 
-/// Numbers written in the time that a line takes.
+/// Numbers written in the time of one line.
 const LINE: usize = 64;
 
 impl Program {
@@ -24,7 +24,7 @@ impl Program {
         }
     }
 
-    /// What a node is called in listings.
+    /// The name of a node's op in listings.
     fn op_name(&self, node: Node) -> &'static str {
         match node.op {
             Op::Constant => "detach",
@@ -90,7 +90,7 @@ impl Program {
     }
 }
 
-/// One line each: what it takes, the nodes with the guards between them, what it returns.
+/// One line each: the inputs, the nodes with the guards between them, the outputs.
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "program({}", if self.n_inputs > 0 { "x0" } else { "" })?;

@@ -5,11 +5,11 @@
 
 use num_bigint::BigUint;
 
-/// Bits of the fraction that are stored.
+/// Stored bits of the fraction.
 const FRACTION: i64 = 112;
 /// The exponent of the lowest bit of a subnormal.
 const LEAST: i64 = -16494;
-/// Above these powers of ten everything is infinite; below, zero.
+/// Above this power of ten everything is infinite; `LOWEST` is the limit for zero.
 const HIGHEST: i64 = 4940;
 const LOWEST: i64 = -5000;
 
@@ -44,7 +44,7 @@ fn finite(text: &str) -> Option<f128> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) || !is_integer(exponent) {
         return None;
     }
-    // An exponent beyond i64 has one sign and decides alone, unless all digits are zero.
+    // An exponent beyond i64 decides alone by its sign, unless all digits are zero.
     let far = if exponent.starts_with('-') { i64::MIN / 2 } else { i64::MAX / 2 };
     let exponent = exponent.parse::<i64>().unwrap_or(far).clamp(i64::MIN / 2, i64::MAX / 2) - fraction.len() as i64;
     let digits = digits.trim_start_matches('0');
@@ -67,7 +67,7 @@ fn is_integer(text: &str) -> bool {
 
 /// The f128 nearest to a fraction of positive integers.
 fn nearest(numerator: BigUint, denominator: BigUint) -> f128 {
-    // A quotient of 116 or 117 bits, times 2^-shift, and whether there is a rest.
+    // A quotient of 116 or 117 bits, times 2^-shift, and whether there is a remainder.
     let shift = FRACTION + 4 - (numerator.bits() as i64 - denominator.bits() as i64);
     let (numerator, denominator) =
         if shift > 0 { (numerator << shift, denominator) } else { (numerator, denominator << -shift) };
@@ -111,7 +111,7 @@ pub fn f128_to_decimal(x: f128) -> String {
     let mantissa = if stored == 0 { fraction } else { fraction | 1 << FRACTION };
     let exponent = stored.max(1) - 1 + LEAST;
     for n_digits in 1..36 {
-        // Short numbers are worth a look at every length, long ones begin where f128 becomes dense.
+        // Short numbers have at most 17 digits; others need about as many as f128 resolves.
         if n_digits > 17 && n_digits < 33 {
             continue;
         }
@@ -123,7 +123,7 @@ pub fn f128_to_decimal(x: f128) -> String {
     format!("{sign}{}", layout(&digits_of(mantissa, exponent, 36)))
 }
 
-/// `mantissa 2^exponent` to `n` digits, rounded to nearest, and the power of ten of the first.
+/// `mantissa 2^exponent` rounded to `n` digits, and the power of ten of the first digit.
 fn digits_of(mantissa: u128, exponent: i64, n: i64) -> (String, i64) {
     let ten = |power: i64| BigUint::from(10_u32).pow(power as u32);
     let bits = i64::from(128 - mantissa.leading_zeros()) + exponent;
@@ -151,7 +151,7 @@ fn digits_of(mantissa: u128, exponent: i64, n: i64) -> (String, i64) {
     }
 }
 
-/// Digits and the power of ten of the first, as Python writes numbers.
+/// The layout of digits, given the power of ten of the first, as in Python.
 fn layout((digits, first): &(String, i64)) -> String {
     let digits = digits.trim_end_matches('0');
     let n = digits.len() as i64;

@@ -11,7 +11,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 use super::{RowMath, Scalar, sealed};
 use crate::simd::{Elementary, Real, for_each_function, is_rare, math};
 
-/// A vector (or a number) that is computed with in place.
+/// A vector (or a number) whose functions are inlined.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(transparent)]
 pub(crate) struct Inlined<V>(pub(crate) V);

@@ -8,14 +8,14 @@ use half::{bf16, f16};
 use super::{DType, Float, RowMath, Scalar, sealed};
 use crate::simd::for_each_function;
 
-/// `x` in f32 with the last bit set where it is not exact: rounding that to a half number is rounding `x` itself.
+/// `x` in f32, with the last bit set if it is not exact: rounding that to a half type equals rounding `x` itself.
 #[inline]
 fn to_odd(x: f64) -> f32 {
     let near = x as f32;
     if f64::from(near) == x || x.is_nan() {
         return near;
     }
-    // One place nearer to zero where rounding went outwards: an infinity becomes the largest number.
+    // Steps towards zero if rounding went outwards: an infinity becomes the largest number.
     let outwards = f64::from(near).abs() > x.abs();
     f32::from_bits((near.to_bits() - u32::from(outwards)) | 1)
 }
@@ -30,7 +30,7 @@ fn wide_to_odd(x: f128) -> f64 {
     f64::from_bits((near.to_bits() - u64::from(outwards)) | 1)
 }
 
-/// A half number in f32: the conversion asks what the CPU has, and is one copy.
+/// A half number in f32: the conversion detects CPU features, so there is one copy.
 #[inline(never)]
 fn f32_of_f16(x: f16) -> f32 {
     x.to_f32()

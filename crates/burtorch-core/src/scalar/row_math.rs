@@ -33,11 +33,11 @@ macro_rules! declared {
         {
             /// The outcome of a comparison.
             type Mask: Copy;
-            /// Whether it records operations: then it knows of literals only what they are, and what need not be computed
-            /// is better left out.
+            /// Whether operations are recorded: then only literals have known values, and unnecessary operations are
+            /// better omitted.
             const RECORDS: bool = false;
-            /// Whether results count only where all are finite: then what does not move need not be kept from partials
-            /// that are not.
+            /// Whether results count only if all are finite: then zero tangents need no protection from non-finite
+            /// partials.
             const IS_FINITE: bool = false;
 
             /// A literal.

@@ -5,7 +5,7 @@
 use super::{DType, Float, RowMath, Scalar, sealed, wide_exact, wide_functions as wide};
 use crate::simd::for_each_function;
 
-// With this target's libraries sums come from libgcc, which returns them elsewhere than the compiler reads: a crash at run time.
+// On this target libgcc returns sums differently from what the compiler expects, which crashes at run time.
 #[cfg(all(windows, target_arch = "x86_64", target_env = "gnu", not(target_abi = "llvm")))]
 compile_error!("float128 crashes on x86_64-pc-windows-gnu: build for x86_64-pc-windows-msvc or -gnullvm");
 

@@ -31,7 +31,7 @@ static INVERSE_FACTORIALS: [Long; 44] = {
     all
 };
 
-/// e^x. One copy, as that of each function below: it is a page of code, and most functions call it.
+/// e^x. Not inlined, like each function below: it is long, and most functions call it.
 #[inline(never)]
 #[optimize(size)]
 pub(super) fn long_exp(x: Long) -> Long {
@@ -90,7 +90,7 @@ pub(super) fn long_sin_cos(x: Long) -> (Long, Long) {
     (x * sum(1), sum(0))
 }
 
-/// What a finite number leaves of multiples of pi/2: how many, modulo 4, and a rest of at most pi/4.
+/// The remainder of a finite number modulo pi/2: the quotient modulo 4, and a remainder of at most pi/4.
 #[inline(never)]
 #[optimize(size)]
 fn reduced(x: f128) -> (u32, Long) {
@@ -99,7 +99,7 @@ fn reduced(x: f128) -> (u32, Long) {
     if long.power() < 0 {
         return (0, long);
     }
-    // |x| is an integer of 113 bits times 2^exponent. Bits of 2/pi whose product with it is a multiple of 4 are left out.
+    // x| is an integer of 113 bits times 2^exponent. Bits of 2/pi whose product with it is a multiple of 4 are skipped.
     let exponent = long.power() - 113;
     let integer = x.to_bits() & ((1 << 112) - 1) | 1 << 112;
     let first = (exponent - 2 + 128) as usize;
@@ -117,7 +117,7 @@ fn reduced(x: f128) -> (u32, Long) {
             carry = sum >> 64;
         }
     }
-    // Two bits before the point.
+    // Two integer bits.
     let mut quadrant = (product[0] >> 62) as u32;
     let mut fraction: [u64; LIMBS] =
         std::array::from_fn(|k| product[k] << 2 | product.get(k + 1).map_or(0, |next| next >> 62));
@@ -151,7 +151,7 @@ fn angle(y: Long, x: Long) -> Long {
     near + (tangent - tangent * tangent * tangent * THIRD)
 }
 
-/// (1 - x)(1 + x) for |x| up to 1, and its root.
+/// sqrt((1 - x)(1 + x)) for |x| up to 1.
 fn other_side(x: f128) -> Long {
     let x = Long::new(x);
     ((Long::ONE - x) * (Long::ONE + x)).sqrt()
@@ -177,12 +177,12 @@ pub(super) fn exp10(x: f128) -> f128 {
     if x.is_nan() { x } else { long_exp(bounded(x) * LN_10).round() }
 }
 
-/// What a function that ends in 0 or infinity makes of numbers far out is what it makes of infinities.
+/// Clamps numbers for functions that tend to 0 or infinity: far numbers give the same result as infinities.
 fn bounded(x: f128) -> Long {
     Long::new(x.clamp(-50000.0, 50000.0))
 }
 
-/// A logarithm: of numbers above 0 by `of`.
+/// A logarithm, computed by `of` for numbers above 0.
 fn logarithm(x: f128, of: impl Fn(Long) -> Long) -> f128 {
     if x == 0.0 {
         f128::NEG_INFINITY
@@ -263,7 +263,7 @@ pub(super) fn tan(x: f128) -> f128 {
     if quadrant.is_multiple_of(2) { sin.over(cos).round() } else { -cos.over(sin).round() }
 }
 
-/// The sine of x and a number of right angles.
+/// The sine of x plus a number of right angles.
 fn turned(x: f128, right_angles: u32) -> Long {
     let (quadrant, rest) = reduced(x);
     let quadrant = quadrant + right_angles;
@@ -286,7 +286,7 @@ pub(super) fn acos(x: f128) -> f128 {
     if x.abs() <= 1.0 { whole_angle(other_side(x), x).round() } else { f128::NAN }
 }
 
-/// The angle of a point of the upper half plane.
+/// The angle of a point in the upper half plane.
 fn whole_angle(y: Long, x: f128) -> Long {
     let acute = angle(y, Long::new(x.abs()));
     if x.is_sign_negative() { FRAC_PI_2.scaled(1) - acute } else { acute }

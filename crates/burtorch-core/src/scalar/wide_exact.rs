@@ -7,11 +7,11 @@ use std::cmp::Ordering;
 
 use super::wide_long::Long;
 
-/// The bits of a fraction that are stored.
+/// Stored bits of the fraction.
 const STORED: u32 = 112;
 const IMPLICIT: u128 = 1 << STORED;
 
-/// A finite number's size, as `fraction * 2^(exponent - 16495)` with the least exponent 1.
+/// The magnitude of a finite number, as `fraction * 2^(exponent - 16495)` with a smallest exponent of 1.
 fn parts(x: f128) -> (u128, i32) {
     let bits = x.abs().to_bits();
     let biased = (bits >> STORED) as i32;
@@ -19,7 +19,7 @@ fn parts(x: f128) -> (u128, i32) {
     if biased == 0 { (fraction, 1) } else { (fraction | IMPLICIT, biased) }
 }
 
-/// `fraction * 2^(exponent - 16495)` for a fraction below 2^113 and an exponent of 1 or more, where that is no rounding.
+/// `fraction * 2^(exponent - 16495)` for a fraction below 2^113 and an exponent of at least 1, exact.
 fn joined(fraction: u128, exponent: i32) -> f128 {
     if fraction == 0 {
         return 0.0;
@@ -28,7 +28,8 @@ fn joined(fraction: u128, exponent: i32) -> f128 {
     f128::from_bits((((exponent - shift - 1) as u128) << STORED) + (fraction << shift))
 }
 
-/// The whole number beside x that `up` asks for, told how what is cut off its size compares with 1/2, and whether the rest is odd.
+/// x truncated, or the next integer if `up` says so, given how the fraction compares with 1/2 and whether the integer
+/// is odd.
 fn whole(x: f128, up: impl FnOnce(Ordering, bool) -> bool) -> f128 {
     let (fraction, exponent) = parts(x);
     let below = 16383 + STORED as i32 - exponent;
@@ -41,7 +42,7 @@ fn whole(x: f128, up: impl FnOnce(Ordering, bool) -> bool) -> f128 {
         return x;
     }
     let size = kept + u128::from(up(cut.cmp(&(1 << (below - 1))), kept % 2 == 1));
-    // The compiler's own conversion from u128 takes the number for its address on Windows, x86-64.
+    // The compiler's own conversion from u128 misreads its argument on Windows, x86-64.
     joined(size, 16383 + STORED as i32).copysign(x)
 }
 
@@ -65,12 +66,10 @@ pub(crate) fn round_ties_even(x: f128) -> f128 {
     whole(x, |cut, is_odd| cut.is_gt() || cut.is_eq() && is_odd)
 }
 
-/// The magnitude.
 pub(super) fn abs(x: f128) -> f128 {
     x.abs()
 }
 
-/// The square root.
 pub(super) fn sqrt(x: f128) -> f128 {
     if x.is_nan() || x == 0.0 || x == f128::INFINITY {
         return x;
@@ -84,7 +83,8 @@ pub(super) fn sqrt(x: f128) -> f128 {
     let power = exponent - shift - 16495;
     let odd = power.rem_euclid(2);
     let (radicand, half) = (fraction << (shift + odd), (power - odd) / 2);
-    // 64 bits of the root at once, and 50 by hand: the root of radicand * 2^114, of 114 bits, one of which is rounded.
+    // 64 bits of the root at once, and the others by hand: the root of radicand * 2^114 has 114 bits, one of which is
+    // rounded.
     let mut root = (radicand << 14).isqrt();
     let mut rest = (radicand << 14) - root * root;
     for _ in 0..50 {
@@ -94,12 +94,12 @@ pub(super) fn sqrt(x: f128) -> f128 {
             (root, rest) = (root | 1, rest - trial);
         }
     }
-    // A root is never half way between two numbers.
+    // A root is never halfway between two numbers.
     let nearest = (root >> 1) + (root & 1);
     f128::from_bits((((half - 56 + 16495 - 1) as u128) << STORED) + nearest)
 }
 
-/// What is left of x after a whole number of y, with the sign of x; NaN for y = 0 and for infinite x.
+/// The remainder of x / y, with the sign of x; NaN for y = 0 and for infinite x.
 pub(super) fn rest(x: f128, y: f128) -> f128 {
     if x.is_nan() || y.is_nan() || x.is_infinite() || y == 0.0 {
         return f128::NAN;
@@ -135,7 +135,7 @@ fn left(bits: Bits, n: u32) -> Bits {
     }
 }
 
-/// With the last bit set where any was lost.
+/// Shifts right, with the last bit set if any bit was lost.
 fn right(bits: Bits, n: u32) -> Bits {
     let shifted = match n {
         0 => bits,
@@ -146,7 +146,7 @@ fn right(bits: Bits, n: u32) -> Bits {
     [shifted[0], shifted[1] | u128::from(!is_whole)]
 }
 
-/// With the highest bit but one set, and by how much the power is less.
+/// Shifts the highest bit to the second place, and returns the change of the power.
 fn normalised(bits: Bits) -> (Bits, i32) {
     let zeros = if bits[0] == 0 { 128 + bits[1].leading_zeros() } else { bits[0].leading_zeros() };
     if zeros == 0 { (right(bits, 1), -1) } else { (left(bits, zeros - 1), zeros as i32 - 1) }
@@ -180,17 +180,17 @@ pub(crate) fn mul_add(a: f128, b: f128, c: f128) -> f128 {
         return 0.0;
     }
     let (sum, less) = normalised(sum);
-    // Of the last limb it matters only whether it is 0.
+    // Of the last limb, only whether it is 0 matters.
     let limbs = [(sum[0] >> 64) as u64, sum[0] as u64, (sum[1] >> 64) as u64 | u64::from(sum[1] as u64 != 0)];
     Long::normalised(large.2, large.1 - less, limbs).round()
 }
 
-// With glibc's names the compiler finds functions of f128 in its own library.
+// The compiler's f128 functions have glibc's names, so the tests run only there.
 #[cfg(all(test, target_os = "linux", target_env = "gnu"))]
 mod tests {
     use super::*;
 
-    /// A number of any kind: those near 1, the least, the largest, and with few bits more often than they are.
+    /// A number of any kind; numbers near 1, the smallest, the largest, and those with few bits occur more often.
     fn number(next: &mut impl FnMut() -> u64) -> f128 {
         const SPECIAL: [f128; 8] = [0.0, -0.0, 1.0, -0.5, 2.5, f128::INFINITY, f128::NAN, f128::MAX];
         let (choice, random) = (next(), u128::from(next()) << 64 | u128::from(next()));
@@ -221,7 +221,7 @@ mod tests {
         };
         for round_number in 0..20_000 {
             let [x, y, z] = std::array::from_fn(|_| number(&mut next));
-            // What cancels but for a few bits, too.
+            // Nearly complete cancellation, too.
             let product = f128::from_bits((x * y).to_bits() ^ u128::from(next() % 4));
             let added = if round_number % 4 == 0 { -product } else { z };
             for (name, found, wanted) in [

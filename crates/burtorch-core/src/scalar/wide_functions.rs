@@ -22,7 +22,7 @@ pub(super) fn sigmoid(x: f128) -> f128 {
     if x < 0.0 { e / (1.0 + e) } else { 1.0 / (1.0 + e) }
 }
 
-/// Its derivative.
+/// The derivative of sigmoid.
 pub(super) fn sigmoid_grad(x: f128) -> f128 {
     let e = exp(-x.abs());
     e / ((1.0 + e) * (1.0 + e))
@@ -54,9 +54,9 @@ pub(super) fn erf_grad(x: f128) -> f128 {
     FRAC_2_SQRT_PI * exp_of_square(x, -1.0)
 }
 
-/// x times the normal distribution at x.
+/// x times the normal distribution function at x.
 pub(super) fn gelu(x: f128) -> f128 {
-    // Phi is 0 before x is -infinite: the limit is -0.
+    // Phi underflows to 0 before x is -infinity: the limit is -0.
     if x == f128::NEG_INFINITY { -0.0 } else { x * normal(x) }
 }
 
@@ -83,7 +83,7 @@ pub(super) fn pow_dx(x: f128, y: f128) -> f128 {
     }
     let size = x.abs();
     let less = y - 1.0;
-    // What the subtraction lost, exactly: the larger operand first.
+    // The rounding error of the subtraction, exactly: the larger operand first.
     let rest = if y.abs() > 1.0 { (y - less) - 1.0 } else { y - (less + 1.0) };
     let magnitude = if y.abs() < 1e-30 {
         (y / size) * powf(size, y)
@@ -114,7 +114,7 @@ pub(super) fn normal_pdf(x: f128) -> f128 {
 
 floored_division!(f128, rest, mul_add, round_ties_even);
 
-/// What is left of x after a whole number of y, with the sign of y.
+/// The remainder of x / y, with the sign of y.
 pub(super) fn remainder(x: f128, y: f128) -> f128 {
     floored_remainder(x, y)
 }
@@ -124,7 +124,7 @@ pub(super) fn floor_divide(x: f128, y: f128) -> f128 {
     floored_quotient(x, y)
 }
 
-/// asinh of a size.
+/// asinh of a magnitude.
 fn asinh_of_size(size: f128) -> f128 {
     if size > 1e30 {
         return ln(size) + LN_2;
@@ -132,28 +132,25 @@ fn asinh_of_size(size: f128) -> f128 {
     ln_1p(size + size * size / (1.0 + sqrt(mul_add(size, size, 1.0))))
 }
 
-/// The number whose sinh is x.
 pub(super) fn asinh(x: f128) -> f128 {
     if x.is_finite() { asinh_of_size(x.abs()).copysign(x) } else { x }
 }
 
-/// The number not below 0 whose cosh is x.
 pub(super) fn acosh(x: f128) -> f128 {
     if x > 1e30 {
         return ln(x) + LN_2;
     }
-    // Below 1 the root of the product of two negative numbers would be one.
+    // Below 1 the root of a product of two negative numbers would be real.
     let beyond = if x < 1.0 { f128::NAN } else { x - 1.0 };
     ln_1p(beyond + sqrt(beyond * (x + 1.0)))
 }
 
-/// The number whose tanh is x.
 pub(super) fn atanh(x: f128) -> f128 {
     let size = x.abs();
     (0.5 * ln_1p(2.0 * size / (1.0 - size))).copysign(x)
 }
 
-/// y x^(y - 1) where y - 1 is y, or x is 0.
+/// y x^(y - 1) if y - 1 rounds to y, or x is 0.
 fn pow_dx_far(x: f128, y: f128) -> f128 {
     if x.is_nan() || y.is_nan() || x < 0.0 && x.is_finite() && floor(y) != y && y.is_finite() {
         return f128::NAN;

@@ -48,7 +48,7 @@ pub(super) fn digamma(x: f128) -> f128 {
     sum + (rest + low)
 }
 
-/// Derivative number n of digamma.
+/// The n-th derivative of digamma.
 #[inline(never)]
 #[optimize(size)]
 pub(super) fn polygamma(x: f128, n: f128) -> f128 {

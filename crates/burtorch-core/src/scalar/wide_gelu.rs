@@ -8,11 +8,11 @@ use super::wide_elementary::exp;
 use super::wide_exact::{mul_add, round};
 use super::wide_special::normal;
 
-/// About which points the series are: the multiples of -1/4, and the root for -3/4, in two parts.
+/// The centres of the series are the multiples of -1/4, except the root instead of -3/4, in two parts.
 const ROOT: [f128; 2] = [-0.7517915246935644574579049467795240002896, -3.937488853287022847803309245231039418041e-35];
 const SPACING: f128 = 0.25;
 
-/// At each point: the derivative and its own derivative, each in two parts, and the normal density.
+/// At each centre: the derivative of gelu and its derivative, each in two parts, and the normal density.
 #[rustfmt::skip]
 const CENTRES: [[f128; 5]; 13] = [
     [0.5, 0.0, 0.7978845608028653558798921198687637478613, -1.090960901039164866737570000086267553325e-35, 0.3989422804014326779399460599343818739307],
@@ -30,7 +30,7 @@ const CENTRES: [[f128; 5]; 13] = [
     [-0.01194564720418392700015524332076805596600, -3.856725096947362646952885844328458362206e-37, -0.03102293888356605022921646887284707890676, 2.045798483362173238069720724001248158826e-37, 0.004431848411938007175602352696121011487342],
 ];
 
-/// Terms beyond the first: the last is below 2^-116 of the sum.
+/// Terms after the first: the last is below 2^-116 of the sum.
 const N_TERMS: usize = 40;
 
 /// 1/sqrt(2 pi) in two parts.
@@ -49,7 +49,7 @@ pub(super) fn gelu_grad(x: f128) -> f128 {
     if x > 0.0 { 1.0 - left } else { left }
 }
 
-/// At -a, for a not below 0.
+/// The value at -a, for a >= 0.
 fn left_of_zero(a: f128) -> f128 {
     if a > 160.0 {
         return -0.0;
@@ -74,7 +74,7 @@ fn near(a: f128, nearest: usize) -> f128 {
         (last, now) = (now, (-c * now - last) / (n + 1) as f128);
         *weight = ((2.0 - c * c) * now - 2.0 * c * last - before) / (n + 2) as f128;
     }
-    // The small terms first; the first-order term, which may cancel the value, keeps what rounding takes.
+    // Small terms first; the first-order term, which may cancel the value, keeps its rounding error.
     let curve = weights.iter().rev().fold(0.0_f128, |sum, &weight| sum * h + weight) * (h * h);
     let first = slope * h;
     let first_low = mul_add(slope, h, -first) + (slope_low * h + slope * h_low);
@@ -82,8 +82,8 @@ fn near(a: f128, nearest: usize) -> f128 {
     sum + (mul_add(density, curve, first_low + value_low) + lost)
 }
 
-/// Phi(-a) - a phi(a), the density in two parts; in the far tail it is kept from sinking below the smallest normal number
-/// before it is multiplied.
+/// Phi(-a) - a phi(a), with the density in two parts; in the far tail it is scaled up so that it stays normal until it
+/// is multiplied.
 #[inline(never)]
 #[optimize(size)]
 fn tail(a: f128) -> f128 {

@@ -9,7 +9,7 @@ use std::ops::{Add, Mul, Neg, Sub};
 const LIMBS: usize = 3;
 const BITS: i32 = 64 * LIMBS as i32;
 
-/// `fraction / 2^192 * 2^power`, negative or not. The highest bit of the fraction is set unless the number is 0.
+/// `±fraction / 2^192 * 2^power`. The highest bit of the fraction is set unless the number is 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Long {
     negative: bool,
@@ -49,12 +49,12 @@ impl Long {
         Long::normalised(n < 0, 64, [n.unsigned_abs(), 0, 0])
     }
 
-    /// A finite number.
+    /// From a finite number.
     pub(super) fn from_f64(x: f64) -> Long {
         Long::new(x.into())
     }
 
-    /// A finite number.
+    /// From a finite number.
     pub(super) fn new(x: f128) -> Long {
         let bits = x.to_bits();
         let biased = (bits >> 112) as i32 & 0x7fff;
@@ -64,7 +64,7 @@ impl Long {
         Long::normalised(x.is_sign_negative(), biased.max(1) - 16382 + 15, fraction)
     }
 
-    /// With leading zeros shifted out.
+    /// Shifts out leading zeros.
     pub(super) fn normalised(negative: bool, power: i32, fraction: [u64; LIMBS]) -> Long {
         match fraction.iter().position(|&limb| limb != 0) {
             None => Long::ZERO,
@@ -83,7 +83,7 @@ impl Long {
         self.negative
     }
 
-    /// The number lies in `[2^(power - 1), 2^power)`, but for its sign.
+    /// The magnitude lies in `[2^(power - 1), 2^power)`.
     pub(super) const fn power(self) -> i32 {
         if self.is_zero() { i32::MIN / 2 } else { self.power }
     }
@@ -150,7 +150,7 @@ impl Long {
         Long { negative, power: power - 1, fraction }
     }
 
-    /// Of a number that is not 0.
+    /// The reciprocal of a nonzero number.
     pub(super) fn reciprocal(self) -> Long {
         let size = self.scaled(-self.power);
         let near = Long::new(1.0 / size.round());
@@ -162,7 +162,7 @@ impl Long {
         self * divisor.reciprocal()
     }
 
-    /// Of a number that is not negative.
+    /// The square root of a nonnegative number.
     pub(super) fn sqrt(self) -> Long {
         if self.is_zero() {
             return self;
@@ -175,13 +175,13 @@ impl Long {
         (Long::new(near) + Long::new(rest / (2.0 * near))).scaled(even / 2)
     }
 
-    /// Whether the size of this is below that of another.
+    /// Whether this magnitude is below the other's.
     fn is_smaller(self, other: Long) -> bool {
         (self.power(), self.fraction) < (other.power(), other.fraction)
     }
 }
 
-/// Bits move towards the highest limb; those that leave it are 0.
+/// Shifts bits towards the highest limb; bits shifted out are 0.
 fn shifted_left(fraction: [u64; LIMBS], shift: u32) -> [u64; LIMBS] {
     let (limbs, bits) = ((shift / 64) as usize, shift % 64);
     let limb = |k: usize| fraction.get(k + limbs).copied().unwrap_or(0);

@@ -38,10 +38,10 @@ const STIRLING: [(i64, u64); 17] = [
     (-7_709_321_041_217, 505_920),
     (2_577_687_858_367, 6732),
 ];
-/// From where on they are enough.
+/// The smallest argument for which they suffice.
 const STIRLING_FROM: f64 = 48.0;
 
-/// Beyond this size the complement is computed by itself.
+/// Above this magnitude the complement is computed directly.
 const TAIL_FROM: f64 = 4.0;
 
 pub(super) fn erf(x: f128) -> f128 {
@@ -57,7 +57,7 @@ pub(super) fn erfc(x: f128) -> f128 {
     if x.is_nan() { x } else { long_erfc(Long::new(x.clamp(-200.0, 200.0))).round() }
 }
 
-/// The normal distribution at x.
+/// The normal distribution function at x.
 pub(super) fn normal(x: f128) -> f128 {
     if x.is_nan() { x } else { long_erfc(-(Long::new(x.clamp(-300.0, 300.0)) * ROOT_HALF)).scaled(-1).round() }
 }
@@ -96,7 +96,8 @@ fn series(x: Long) -> Long {
     TWO_OVER_ROOT_PI * sum * long_exp(-double_square.scaled(-1))
 }
 
-/// The complement by its continued fraction, `e^(-x^2)/sqrt(pi) / (x + 1/2 / (x + 2/2 / (x + 3/2 / ...)))`, from the front.
+/// The complement by its continued fraction, `e^(-x^2)/sqrt(pi) / (x + 1/2 / (x + 2/2 / (x + 3/2 / ...)))`, evaluated
+/// from the front.
 #[inline(never)]
 #[optimize(size)]
 fn tail(x: Long) -> Long {
@@ -130,7 +131,7 @@ fn long_sin_cos_of_pi(x: f128) -> Long {
     if x <= 0.25 { long_sin_cos(PI * Long::new(x)).0 } else { long_sin_cos(PI * Long::new(0.5 - x)).1 }
 }
 
-/// Of a number above 0: Stirling's series, after steps to where it holds.
+/// For a number above 0: Stirling's series, after steps to where it is accurate.
 #[inline(never)]
 #[optimize(size)]
 fn long_ln_gamma(mut x: Long) -> Long {

@@ -1,6 +1,6 @@
 //! The first bits of 2/pi, as many as a product with the largest f128 needs.
 
-/// Two limbs of zeros, then the bits behind the point, the highest limb first.
+/// Two limbs of zeros, then the bits after the point, highest limb first.
 #[rustfmt::skip]
 pub(super) const TWO_OVER_PI: [u64; 265] = [
     0, 0,

@@ -11,25 +11,26 @@ use super::Level;
 use super::for_each_function;
 use super::{Real, array_of, level, level::vector_level, math};
 
-/// A formula of one to two arguments that can be compiled for each level.
+/// A formula of one or two arguments that can be compiled for each level.
 pub(super) trait Formula<const N: usize> {
-    /// Whether one copy of it has to do for all vectors of a type.
+    /// Whether one copy serves all vectors of a type.
     const RARE: bool;
     /// Evaluates it; inlined into a caller that has the level's features.
     fn at<V: Real>(x: [V; N]) -> V;
 }
 
-/// One number at both vector levels: AVX-512 adds nothing to it but slower selects (log takes 6.1 ns with it, 4.2 without).
-/// Arguments one by one, as the ABI passes arrays in integer registers: sin takes 2 ns more with them. Of one, both are the same.
+/// One number, for both vector levels: AVX-512 would only add slower selects (log takes 6.1 ns with it, 4.2 without).
+/// Separate arguments, because the ABI passes arrays in integer registers: sin takes 2 ns more with an array. With one
+/// argument, both are the same.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn number_avx2<F: Formula<N>, V: Real, const N: usize>(x: V, y: V) -> V {
     F::at(std::array::from_fn(|k| if k == 0 { x } else { y }))
 }
 
-/// A vector, read in the parts of 16 bytes in which a caller compiled for any CPU has just written it. A CPU hands a store
-/// on to a load that it covers; a wider load waits until the stores have retired, and so for every call before this one:
-/// exp of 8 lanes takes 47 ns a call then, of 16 lanes 59.
+/// Reads a vector in parts of 16 bytes, the size in which a caller compiled for any CPU has just written it. A CPU
+/// forwards a store to a load that it covers; a wider load waits until the stores have retired, and so for every
+/// earlier call: then exp takes 47 ns per call for 8 lanes, and 59 for 16.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn in_parts<V: Real>(x: &V) -> V {
@@ -39,7 +40,7 @@ fn in_parts<V: Real>(x: &V) -> V {
     let mut whole = MaybeUninit::<V>::uninit();
     let (from, to) = (std::ptr::from_ref(x).cast::<Quarter>(), whole.as_mut_ptr().cast::<Quarter>());
     for k in 0..size_of::<V>() / size_of::<Quarter>() {
-        // SAFETY: a vector is its numbers and nothing else, parts are aligned no more strictly, and part k lies inside both.
+        // SAFETY: a vector is an array of numbers, parts are aligned no more strictly, and part k lies inside both.
         unsafe { to.add(k).write(from.add(k).read_volatile()) };
     }
     // SAFETY: all parts were written.
@@ -83,8 +84,8 @@ unsafe fn lanes_avx512<F: Formula<N>, V: Real, const N: usize>(x: [*const V; N],
     unsafe { each_of::<F, V, N>(x, y, n) }
 }
 
-/// A formula of a vector at a level, in parts where it is wider than slices are processed: 64 lanes at once take four times the
-/// code, and no less time.
+/// A formula of a vector at a level, in parts if the vector is wider than those of slices: 64 lanes at once take four
+/// times the code, and no less time.
 ///
 /// # Safety
 /// This CPU has the level, which is Avx2 or Avx512.
@@ -92,8 +93,7 @@ unsafe fn lanes_avx512<F: Formula<N>, V: Real, const N: usize>(x: [*const V; N],
 #[inline(always)]
 unsafe fn part_by_part<F: Formula<N>, V: Real, const N: usize>(level: Level, x: &[V; N], y: &mut MaybeUninit<V>) {
     debug_assert!(matches!(level, Level::Avx2 | Level::Avx512));
-    // SAFETY: by the contract of this function; a vector of more lanes is its parts, one after the other, and aligned no less
-    // strictly.
+    // SAFETY: by the contract of this function; a wider vector is an array of its parts, and aligned no less strictly.
     unsafe {
         if V::LANES > V::Part::LANES {
             let (n, y) = (V::LANES / V::Part::LANES, y.as_mut_ptr().cast::<V::Part>());
@@ -106,7 +106,8 @@ unsafe fn part_by_part<F: Formula<N>, V: Real, const N: usize>(level: Level, x: 
     }
 }
 
-/// A rare formula of vectors of any width, by those of 32 bytes: the code of a width and a level is 0.3 to 3 KB.
+/// A rare formula of vectors of any width, computed in vectors of 32 bytes: each further width and level would be 0.3
+/// to 3 KB of code.
 ///
 /// # Safety
 /// This CPU has AVX2 and FMA.
@@ -116,25 +117,25 @@ unsafe fn rare<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut Maybe
     debug_assert!(V::LANES > 1);
     if V::LANES >= V::Half::LANES {
         let x = array_of(|i| std::ptr::from_ref(&x[i]).cast::<V::Half>());
-        // SAFETY: a vector of more lanes is vectors of fewer, one after the other, and aligned no less strictly.
+        // SAFETY: a wider vector is an array of narrower ones, and aligned no less strictly.
         unsafe { lanes_avx2::<F, V::Half, N>(x, y.as_mut_ptr().cast(), V::LANES / V::Half::LANES) };
         return;
     }
     let mut wide = [V::Half::default(); N];
     let mut result = V::Half::default();
     for (wide, x) in wide.iter_mut().zip(x) {
-        // SAFETY: the wider vector begins with this one's lanes, and is aligned no less strictly.
+        // SAFETY: the wider vector starts with this one's lanes, and is aligned no less strictly.
         unsafe { std::ptr::from_mut(wide).cast::<V>().write(*x) };
     }
-    // SAFETY: one vector lies there; the result begins with this one's lanes.
+    // SAFETY: one vector lies there; the result starts with this one's lanes.
     unsafe {
         lanes_avx2::<F, V::Half, N>(array_of(|i| &raw const wide[i]), &raw mut result, 1);
         y.write((&raw const result).cast::<V>().read());
     }
 }
 
-/// Without vector instructions to choose between, or before they are detected. Out of line, so that callers keep nothing
-/// across a call that is hardly ever made.
+/// Without a choice of vector instructions, or before they are detected. Not inlined, so that callers save no registers
+/// for a call that is rarely made.
 #[inline(never)]
 pub(super) fn number_otherwise<F: Formula<N>, V: Real, const N: usize>(x: [V; N]) -> V {
     match level() {
@@ -157,8 +158,8 @@ unsafe fn lanes_at<F: Formula<N>, V: Real, const N: usize>(level: Level, x: &[V;
     unsafe { if F::RARE { rare::<F, V, N>(x, y) } else { part_by_part::<F, V, N>(level, x, y) } }
 }
 
-/// As [`number_otherwise`], lane by lane where vectors have instructions that are chosen at run time: the first call detects
-/// them, and has the same bits.
+/// As [`number_otherwise`], lane by lane if vector instructions are chosen at run time: the first call detects them,
+/// and returns the same bits.
 #[inline(always)]
 fn lanes_otherwise<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
     #[cfg(target_arch = "aarch64")]
@@ -167,11 +168,12 @@ fn lanes_otherwise<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut M
         return;
     }
     let x = array_of(|i| std::ptr::from_ref(&x[i]).cast());
-    // SAFETY: a vector is its numbers and nothing else.
+    // SAFETY: a vector is an array of its numbers.
     unsafe { one_by_one::<F, V::Elem, N>(x, y.as_mut_ptr().cast(), V::LANES) };
 }
 
-/// Lane by lane: without fused multiply-add in the CPU each of them is a call, and one copy of the formula serves all widths.
+/// Lane by lane: without fused multiply-add in the CPU each of them is a call, and one copy of the formula serves all
+/// widths.
 ///
 /// # Safety
 /// `n` numbers may be read from each of `x` and written to `y`.
@@ -189,7 +191,7 @@ unsafe fn one_by_one<F: Formula<N>, E: Real, const N: usize>(x: [*const E; N], y
 fn call<F: Formula<N>, V: Real, const N: usize>(x: [V; N]) -> V {
     if V::LANES == 1 {
         return match vector_level() {
-            // SAFETY: a level is only ever in use on a CPU that has it, and both of these have AVX2 and FMA.
+            // SAFETY: a level is only in use on a CPU that has it, and both of these have AVX2 and FMA.
             #[cfg(target_arch = "x86_64")]
             Some(_) => unsafe { number_avx2::<F, V, N>(x[0], x[N - 1]) },
             _ => number_otherwise::<F, V, N>(x),
@@ -197,16 +199,16 @@ fn call<F: Formula<N>, V: Real, const N: usize>(x: [V; N]) -> V {
     }
     let mut y = MaybeUninit::uninit();
     match vector_level() {
-        // SAFETY: a level is only ever in use on a CPU that has its features.
+        // SAFETY: a level is only in use on a CPU that has its features.
         #[cfg(target_arch = "x86_64")]
         Some(level) => unsafe { lanes_at::<F, V, N>(level, &x, &mut y) },
         _ => lanes_otherwise::<F, V, N>(&x, &mut y),
     }
-    // SAFETY: each of the three has written it.
+    // SAFETY: each of the three branches has written it.
     unsafe { y.assume_init() }
 }
 
-/// Whether a row of the list says that its function is rare.
+/// Whether a row of the list marks its function as rare.
 macro_rules! is_rare {
     (rare $($rest:tt)*) => {
         true

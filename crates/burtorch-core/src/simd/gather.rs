@@ -9,14 +9,14 @@ use std::simd::num::SimdUint;
 use std::simd::ptr::SimdConstPtr;
 use std::simd::{Simd, simd_swizzle};
 
-/// A vector that is filled from places listed as 32-bit numbers.
+/// A vector filled from indices of 32 bits.
 pub(crate) trait Gather: Copy {
     /// The type of a lane.
     type Elem;
     /// Lane k is `from[places[k]]`.
     ///
     /// # Safety
-    /// As many places as lanes can be read from `places`, and a number from each.
+    /// `places` holds as many indices as lanes, each of a readable number.
     unsafe fn gather(from: *const Self::Elem, places: *const u32) -> Self;
 }
 
@@ -41,27 +41,27 @@ gather!(F64x4, f64, 4);
 gather!(F64x8, f64, 8);
 gather!(F32x16, f32, 16);
 
-/// Eight lanes that were written a moment ago, or that stand for several short lists.
+/// Eight lanes that were stored just before, or that represent several short lists.
 pub(crate) trait Collect: Gather {
     /// As [`Gather::gather`].
     ///
-    /// Each number is loaded on its own. A CPU hands what a store is about to write on to such a load, but not to a
-    /// gather, which waits until it is written: from one store of eight lanes to the next it takes 16 ns with a gather and
-    /// 8.5 like this, 4.4 where four lanes will do; where nothing is waited for 1.4, 2.4 and 1.0.
+    /// Loads each number separately. A CPU forwards a pending store to such a load, but not to a gather, which waits
+    /// for it: from one store of eight lanes to the next takes 16 ns with a gather, 8.5 with this, and 4.4 with four
+    /// lanes; without pending stores 1.4, 2.4 and 1.0.
     ///
     /// # Safety
     /// As for [`Gather::gather`].
     unsafe fn collect(from: *const Self::Elem, places: *const u32) -> Self;
 
-    /// The sums of the first `n` lanes of each group of `width` lanes, from the first, in every lane of the group.
-    /// `width` is 1, 2, 4 or 8, and no more than there are lanes.
+    /// The sums of the first `n` lanes of each group of `width` lanes, in ascending order, in every lane of the group.
+    /// `width` is 1, 2, 4 or 8, and at most the number of lanes.
     fn sums_of_groups(self, width: usize, n: usize) -> Self;
 
-    /// The same from lane `n - 1` down to the first.
+    /// The same in descending order, from lane `n - 1`.
     fn sums_of_groups_backwards(self, width: usize, n: usize) -> Self;
 }
 
-/// Loads lanes one by one. No closure, which would be compiled for any CPU.
+/// Loads lanes one by one. Not a closure, which would be compiled without the level's instructions.
 macro_rules! collected {
     ($from:ident, $places:ident, $($k:literal)*) => {{
         debug_assert!(!$from.is_null() && !$places.is_null());
@@ -117,7 +117,7 @@ impl Collect for F64x4 {
     }
 }
 
-/// Each lane in all lanes.
+/// Each lane broadcast.
 #[inline(always)]
 fn each_of_four(x: F64x4) -> [F64x4; 4] {
     [simd_swizzle!(x, [0; 4]), simd_swizzle!(x, [1; 4]), simd_swizzle!(x, [2; 4]), simd_swizzle!(x, [3; 4])]
@@ -168,7 +168,7 @@ impl Collect for F64x8 {
             2 => second_of_two(x) + first_of_two(x),
             4 => {
                 let parts = quarters(x);
-                // From -0.0, which added to anything leaves it as it is.
+                // Starts at -0.0, the neutral element of addition.
                 let mut total = Simd::splat(-0.0);
                 for (k, &part) in parts.iter().enumerate().rev() {
                     if k < n {
@@ -201,7 +201,7 @@ fn second_of_two(x: F64x8) -> F64x8 {
     simd_swizzle!(x, [1, 1, 3, 3, 5, 5, 7, 7])
 }
 
-/// Lane k of each group of four, in all lanes of the group.
+/// Lane k of each group of four, broadcast to the group.
 #[inline(always)]
 fn quarters(x: F64x8) -> [F64x8; 4] {
     [
@@ -212,7 +212,7 @@ fn quarters(x: F64x8) -> [F64x8; 4] {
     ]
 }
 
-/// Each lane in all lanes.
+/// Each lane broadcast.
 #[inline(always)]
 fn eighths(x: F64x8) -> [F64x8; 8] {
     [

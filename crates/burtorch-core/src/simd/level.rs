@@ -52,7 +52,7 @@ pub fn level() -> Level {
     }
 }
 
-/// The level in use if it has vectors of its own, without a call: `None` if it has not, or is not yet detected.
+/// The level in use if it has vectors of its own, without a call: otherwise, or if not yet detected, `None`.
 #[inline(always)]
 pub(super) fn vector_level() -> Option<Level> {
     match LEVEL.load(Ordering::Relaxed) {

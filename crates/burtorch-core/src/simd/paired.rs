@@ -31,13 +31,13 @@ movements! {
     Repeated = |k, n| k % 2;
 }
 
-/// The lanes of both halves in turn.
+/// The lanes of the two halves interleaved.
 #[inline(always)]
 pub(crate) fn zipped<T: SimdElement, const N: usize>(x: Simd<T, N>) -> Simd<T, N> {
     Zipped::swizzle(x)
 }
 
-/// Even lanes, then odd ones: what [`zipped`] did is undone.
+/// Even lanes, then odd lanes: the inverse of [`zipped`].
 #[inline(always)]
 pub(crate) fn unzipped<T: SimdElement, const N: usize>(x: Simd<T, N>) -> Simd<T, N> {
     Unzipped::swizzle(x)
@@ -49,18 +49,18 @@ pub(crate) fn twice<T: SimdElement, const N: usize>(x: Simd<T, N>) -> Simd<T, N>
     Twice::swizzle(x)
 }
 
-/// Two numbers in turn.
+/// Two numbers, alternating.
 #[inline(always)]
 pub(crate) fn repeated<T: SimdElement, const N: usize>(pair: [T; 2]) -> Simd<T, N> {
     Repeated::swizzle(Simd::from_array(pair))
 }
 
-/// Numbers in 16 bytes, a quarter of the widest register.
+/// The number of elements in 16 bytes, a quarter of the widest register.
 const fn piece<T>() -> usize {
     16 / size_of::<T>()
 }
 
-/// Which lanes of two vectors stand in turn in each 16 bytes, from the first (0) or the second (1) half of them.
+/// The lanes of two vectors interleaved within each 16 bytes, from their first (0) or second (1) halves.
 const fn in_pieces<const N: usize>(piece: usize, half: usize) -> [usize; N] {
     let (mut places, mut k) = ([0; N], 0);
     while k < N && piece <= N {
@@ -77,7 +77,7 @@ impl<const PIECE: usize, const HALF: usize, const N: usize> Swizzle<N> for InPie
     const INDEX: [usize; N] = in_pieces(PIECE, HALF);
 }
 
-/// The lanes of both in turn within each 16 bytes: those from the first halves of them, and those from the second halves.
+/// The lanes of both interleaved within each 16 bytes: those from the first halves, and those from the second halves.
 #[inline(always)]
 pub(crate) fn interleaved_pieces<T: SimdElement, const N: usize>(x: Simd<T, N>, y: Simd<T, N>) -> [Simd<T, N>; 2] {
     if piece::<T>() == 4 {

@@ -18,14 +18,14 @@ pub const REACH: usize = 32;
 /// Where numbers are found, by their order.
 #[derive(Clone, Copy, Debug)]
 pub enum Places<'a> {
-    /// Side by side, the first one here.
+    /// Consecutive, the first at this index.
     From(u32),
-    /// At these places.
+    /// At listed indices.
     Listed(&'a [[u32; REACH]]),
 }
 
 impl Places<'_> {
-    /// Those of the numbers of a chunk.
+    /// The indices of a chunk.
     #[inline(always)]
     fn of(self, chunk: usize) -> [u32; REACH] {
         match self {
@@ -35,10 +35,10 @@ impl Places<'_> {
     }
 }
 
-/// Memory for places and numbers that is not initialised yet.
+/// Uninitialised memory for indices and numbers.
 type Room<'a, F> = (&'a mut [MaybeUninit<u32>], &'a mut [MaybeUninit<F>]);
 
-/// Writes the places and numbers of the ones to the front of the room; how many.
+/// Writes the indices and numbers of the set bits to the start of the memory; returns their count.
 #[inline(always)]
 fn put_ones<F: Copy>(mut ones: u32, places: &[u32; REACH], numbers: &[F; REACH], room: Room<'_, F>) -> usize {
     let mut n = 0;
@@ -52,7 +52,7 @@ fn put_ones<F: Copy>(mut ones: u32, places: &[u32; REACH], numbers: &[F; REACH],
     n
 }
 
-/// The same without a branch: as many as a register holds at a time, those of ones in front.
+/// The same without a branch: as many as fit a register at a time, compressed to the front.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,popcnt")]
 #[inline]
@@ -62,7 +62,7 @@ fn compress_f32(ones: u32, places: &[u32; REACH], numbers: &[f32; REACH], room: 
     let mut n = 0;
     for k in 0..REACH / WIDTH {
         let some = (ones >> (k * WIDTH)) as u16;
-        // SAFETY: 16 numbers are read of 32; there is room for 32, of which at most 16 are before these 16.
+        // SAFETY: 16 of the 32 numbers are read; there is room for 32, and at most 16 precede these 16.
         unsafe {
             let load = |from: *const __m512i| _mm512_maskz_compress_epi32(some, _mm512_loadu_si512(from));
             let at = load(places.as_ptr().add(k * WIDTH).cast());
@@ -75,7 +75,7 @@ fn compress_f32(ones: u32, places: &[u32; REACH], numbers: &[f32; REACH], room: 
     n
 }
 
-/// The same of wider numbers.
+/// The same for wider numbers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,popcnt")]
 #[inline]
@@ -85,7 +85,7 @@ fn compress_f64(ones: u32, places: &[u32; REACH], numbers: &[f64; REACH], room: 
     let mut n = 0;
     for k in 0..REACH / WIDTH {
         let some = (ones >> (k * WIDTH)) as u8;
-        // SAFETY: 8 numbers are read of 32; there is room for 32, of which at most 24 are before these 8.
+        // SAFETY: 8 of the 32 numbers are read; there is room for 32, and at most 24 precede these 8.
         unsafe {
             let at: __m256i = _mm256_loadu_si256(places.as_ptr().add(k * WIDTH).cast());
             let number: __m512i = _mm512_loadu_si512(numbers.as_ptr().add(k * WIDTH).cast());
@@ -103,7 +103,7 @@ macro_rules! reach {
         #[inline(always)]
         pub fn $reach(numbers: &[$float; REACH], least: $bits) -> u32 {
             let magnitudes = Simd::from_array(*numbers).to_bits() & Simd::splat(<$bits>::MAX >> 1);
-            // Without signs both orders are the same, and all CPUs compare signed integers.
+            // Without signs, signed and unsigned order agree, and all CPUs compare signed integers.
             magnitudes.cast::<$signed>().simd_ge(Simd::splat(least as $signed)).to_bitmask() as u32
         }
 
@@ -124,7 +124,7 @@ macro_rules! reach {
             };
             #[cfg(not(target_arch = "x86_64"))]
             let n = $list_by(numbers, least, (places, few), room, put_ones);
-            // SAFETY: so many have been written behind those there were.
+            // SAFETY: this many were written after the existing ones.
             unsafe {
                 to.set_len(to.len() + n);
                 found.set_len(found.len() + n);

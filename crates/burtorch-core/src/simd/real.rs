@@ -72,7 +72,7 @@ pub trait Real:
     type Mask: Truth;
     /// The same lanes in f64: `Self` where they are already.
     type Wide: Real<Elem = f64, Wide = Self::Wide>;
-    /// A vector of the width in which slices are processed.
+    /// A vector of the width used for slices.
     type Part: Real<Elem = Self::Elem>;
     /// A vector of half that width, 32 bytes.
     type Half: Real<Elem = Self::Elem>;
@@ -88,7 +88,7 @@ pub trait Real:
     fn of(value: f64) -> Self;
     /// The lane at `index`.
     fn lane(self, index: usize) -> Self::Elem;
-    /// This with another number in the lane at `index`.
+    /// A copy in which the lane at `index` is replaced.
     fn with_lane(self, index: usize, value: Self::Elem) -> Self;
     /// The first [`LANES`](Self::LANES) numbers of a slice; panics if it is shorter.
     fn load(from: &[Self::Elem]) -> Self;
@@ -132,9 +132,9 @@ pub trait Real:
 
     /// How many bits the significand stores: 52 or 23.
     const STORED_BITS: u32 = if Self::DOUBLE { 52 } else { 23 };
-    /// What is added to an exponent before it is stored: 1023 or 127.
+    /// The bias of the stored exponent: 1023 or 127.
     const BIAS: i64 = if Self::DOUBLE { 1023 } else { 127 };
-    /// 1.5 * 2^52 or 1.5 * 2^23: adding it rounds to an integer, which then stands in the low bits.
+    /// 1.5 * 2^52 or 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits.
     const ROUNDER: f64 = if Self::DOUBLE { 6755399441055744.0 } else { 12582912.0 };
 
     /// The nearest integer, ties to even, as a number and as an integer; for magnitudes below 2^51 (f32: 2^22).

@@ -12,7 +12,7 @@ use super::{Real, Simd, level};
 
 /// A float that slices hold: `f32` or `f64`.
 pub trait Element: Real<Elem = Self> {
-    /// The vector that slices of it are processed in.
+    /// The vector used for slices of this type.
     type Vector: Real<Elem = Self>;
 }
 

@@ -20,7 +20,7 @@ impl Baton {
     /// Takes it, or gives up after some 100 microseconds. Whether it was taken.
     pub fn take(&self) -> bool {
         (0..SPINS).any(|_| {
-            // Acquire pairs with Release: what its last holder did is seen.
+            // Acquire pairs with Release: the previous holder's writes are visible.
             let is_free = !self.is_held.load(Ordering::Relaxed);
             let take = || self.is_held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
             let is_mine = is_free && take().is_ok();

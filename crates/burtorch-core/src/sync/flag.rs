@@ -6,7 +6,7 @@ use super::primitives::{AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub struct Flag(AtomicUsize);
 
-/// Stands for a holder that shares with nobody; else the number counts those that share.
+/// An exclusive holder; otherwise the number counts shared holders.
 const ALONE: usize = usize::MAX;
 
 /// The flag is up for one holder; it goes down with this guard, also in a panic.
@@ -26,7 +26,8 @@ impl Flag {
     /// Raises the flag alone; `None` if it is up already.
     #[inline]
     pub fn raise(&self) -> Option<Raised<'_>> {
-        // Acquire: pairs with Release where guards go, so that the holder sees what those before wrote and have read.
+        // Acquire pairs with Release when guards are dropped, so that earlier holders' accesses happen before this
+        // one's.
         self.0.compare_exchange(0, ALONE, Ordering::Acquire, Ordering::Relaxed).is_ok().then(|| Raised(self))
     }
 

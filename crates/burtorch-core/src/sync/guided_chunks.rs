@@ -7,18 +7,18 @@ use std::ops::Range;
 
 use super::primitives::{AtomicUsize, Ordering};
 
-/// Stands for the end of all portions before the last was taken.
+/// Marks an end before the last chunk was taken.
 const STOPPED: usize = usize::MAX;
 
 /// What is left of the numbers below `n`.
 #[derive(Debug)]
 pub struct GuidedChunks {
-    /// The first number that nobody has taken, or `STOPPED`. Relaxed: only that each is taken once matters, what is done
-    /// with a portion is published by whoever joins the threads.
+    /// The first number not taken, or `STOPPED`. Relaxed: only that each is taken once matters; joining the threads
+    /// publishes their results.
     next: AtomicUsize,
     n: usize,
     n_threads: usize,
-    /// Chunks are multiples of this, but the last.
+    /// Chunks are multiples of this, except the last.
     least: usize,
     most: usize,
 }
@@ -42,7 +42,7 @@ impl GuidedChunks {
         None
     }
 
-    /// A quarter of a thread's share of what is left.
+    /// A quarter of a thread's share of the rest.
     fn size(&self, left: usize) -> usize {
         let share = left / (4 * self.n_threads) / self.least * self.least;
         share.min(self.most).max(self.least).min(left)
@@ -50,7 +50,7 @@ impl GuidedChunks {
 
     /// Nobody gets another one.
     pub fn stop(&self) {
-        // A step like those of `take`: what is stopped stays so.
+        // A modification like those of `take`: once stopped, it stays so.
         self.next.swap(STOPPED, Ordering::Relaxed);
     }
 

@@ -39,7 +39,8 @@ pub(crate) fn unique_id() -> u64 {
 
 /// How many threads can run at the same time, as far as the system tells.
 pub fn n_cores() -> usize {
-    /// The answer, or 0 before the first: asking reads files. Relaxed: nothing else is published through it.
+    /// The number of cores, or 0 before the first query, which reads files. Relaxed: nothing else is published through
+    /// it.
     static ANSWER: AtomicUsize = AtomicUsize::new(0);
     match ANSWER.load(Ordering::Relaxed) {
         0 => {

@@ -12,19 +12,20 @@ use super::primitives::{
 #[derive(Debug)]
 pub struct OrderedReduction<T, R> {
     state: Mutex<Results<T, R>>,
-    /// Told when another task's turn has come, or there is room, or no more turns are given.
+    /// Notified when another task is next, when there is room, or at the end.
     came: Condvar,
-    /// Whose turn it is, or `ENDED`, for those who look before they sleep. Relaxed, as the next one: the lock decides.
+    /// The next task, or `ENDED`, for tasks that spin before they sleep. Relaxed, like the next field: the lock
+    /// decides.
     shown: AtomicUsize,
-    /// Whether there seems to be room for a result.
+    /// Whether there may be room for a result.
     has_room: AtomicBool,
-    /// How often they look: waking up takes as long as a small task.
+    /// The number of spins: waking up takes as long as a small task.
     looks: u32,
-    /// Adds the result of a task; whether there is to be another one.
+    /// Adds the result of a task; returns whether to continue.
     add: fn(&mut T, usize, &mut R) -> bool,
 }
 
-/// Stands for the end of all turns.
+/// Marks the end of all tasks.
 const ENDED: usize = usize::MAX;
 
 /// Room for results that are early.
@@ -44,17 +45,17 @@ impl<R> Default for EarlyResults<R> {
 
 #[derive(Debug)]
 struct Results<T, R> {
-    /// What results are added to, while nobody adds.
+    /// The accumulated result, while no task is adding to it.
     content: Option<T>,
-    /// Whose turn it is.
+    /// The next task.
     next: usize,
-    /// Whether no more turns are given.
+    /// Whether the reduction has ended.
     has_ended: bool,
     room: EarlyResults<R>,
 }
 
 impl<T, R> Results<T, R> {
-    /// The result whose turn it is, if it was left here.
+    /// The result of the next task, if it is buffered.
     fn take_early(&mut self) -> Option<R> {
         let at = self.room.early.iter().position(|&(number, _)| number == self.next && !self.has_ended)?;
         Some(self.room.early.swap_remove(at).1)
@@ -97,18 +98,18 @@ impl<T, R> OrderedReduction<T, R> {
     pub fn into_parts(self) -> (Option<T>, EarlyResults<R>) {
         let Results { content, mut room, .. } =
             self.state.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // Where turns have ended before.
+        // If the reduction ended early, buffered results become spares.
         let EarlyResults { spares, early } = &mut room;
         spares.extend(early.drain(..).map(|(_, result)| result));
         (content, room)
     }
 
     fn lock(&self) -> MutexGuard<'_, Results<T, R>> {
-        // Nothing panics while it holds the lock.
+        // No code panics while it holds the lock.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Tells everybody what has changed.
+    /// Notifies all waiting tasks of a change.
     fn show(&self, state: MutexGuard<'_, Results<T, R>>) {
         let shown = if state.has_ended { ENDED } else { state.next };
         self.has_room.store(!state.room.spares.is_empty(), Ordering::Relaxed);
@@ -119,7 +120,7 @@ impl<T, R> OrderedReduction<T, R> {
 }
 
 impl<T, R> Turn<'_, T, R> {
-    /// Returns when it seems to be the turn, or there is room, or after a millisecond or two.
+    /// Spins until this task may be next, or there may be room, or for a millisecond or two.
     fn look(&self) {
         for k in 0..self.turns.looks {
             let shown = self.turns.shown.load(Ordering::Relaxed);
@@ -134,7 +135,8 @@ impl<T, R> Turn<'_, T, R> {
         }
     }
 
-    /// Waits for the turn and returns what to add to, or leaves the result behind; nothing where turns have ended.
+    /// Waits for the task's turn and returns the accumulated result; or buffers the task's result, or has ended, and
+    /// returns `None`.
     fn reach(&self, result: &mut R) -> Option<T> {
         self.look();
         let mut state = self.turns.lock();

@@ -8,7 +8,7 @@ use super::primitives::{AtomicPtr, Ordering};
 
 #[derive(Debug)]
 pub(super) struct PerProcess<T> {
-    /// What the process made first; never freed.
+    /// The content created first by this process; never freed.
     made: AtomicPtr<Made<T>>,
 }
 
@@ -23,12 +23,12 @@ impl<T: Sync> PerProcess<T> {
         PerProcess { made: nothing }
     }
 
-    /// What `process` has made, or makes now. Without locks: of two threads that make one at the same time, the later
+    /// The content of `process`, created on first use. Lock-free: if two threads create it at the same time, the later
     /// one drops its own.
     pub(super) fn get(&self, process: u32, make: impl FnOnce() -> T) -> &T {
-        // Acquire: pairs with Release below, so that the content is seen as it was made.
+        // Acquire pairs with Release below, so that the content is visible.
         let found = self.made.load(Ordering::Acquire);
-        // SAFETY: what has been stored is never freed.
+        // SAFETY: stored content is never freed.
         if let Some(made) = unsafe { found.as_ref() }
             && made.process == process
         {
@@ -36,10 +36,11 @@ impl<T: Sync> PerProcess<T> {
         }
         let new = Box::into_raw(Box::new(Made { process, content: make() }));
         match self.made.compare_exchange(found, new, Ordering::Release, Ordering::Acquire) {
-            // SAFETY: stored now, so never freed.
+            // SAFETY: just stored, so never freed.
             Ok(_) => unsafe { &(*new).content },
             Err(other) => {
-                // SAFETY: `new` was not stored, so it is ours alone; `other` was, by a thread of this process.
+                // SAFETY: `new` was not stored, so no other thread has it; `other` was stored by a thread of this
+                // process.
                 unsafe {
                     drop(Box::from_raw(new));
                     &(*other).content

@@ -18,15 +18,15 @@ use super::primitives::{
 #[derive(Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
-    /// Whether a caller is in `run`. Acquire on entry pairs with Release on exit: callers follow one another.
+    /// Whether a caller is in `run`. Acquire on entry pairs with Release on exit: calls do not overlap.
     in_use: AtomicBool,
-    /// Threads started so far; written by the caller in `run` only.
+    /// Threads started so far; only the caller in `run` writes it.
     n_workers: AtomicUsize,
-    /// What the system said when threads were started last: asking reads files.
+    /// The number of cores when threads were last started: the query reads files.
     n_cores: AtomicUsize,
 }
 
-/// The gate's word: the job's number in the upper half, then how many are inside, then whether it is open.
+/// The gate's bits: the job's number in the upper half, then the number of threads inside, then whether it is open.
 const OPEN: u64 = 1;
 const ONE_INSIDE: u64 = 2;
 const INSIDE: u64 = (1 << 32) - 2;
@@ -38,23 +38,23 @@ const fn job_number(gate: u64) -> u64 {
 
 #[derive(Debug)]
 struct Shared {
-    /// See above. Opening it (Release) pairs with entering (Acquire): who enters sees the job. Leaving (Release) pairs
-    /// with the caller's wait (Acquire): the caller sees what was done.
+    /// See `OPEN`. Opening (Release) pairs with entering (Acquire): a thread that enters sees the job. Leaving
+    /// (Release) pairs with the caller's wait (Acquire): the caller sees the results.
     gate: AtomicU64,
-    /// Written by the caller while the gate is closed and nobody is inside; read by who is inside.
+    /// Written by the caller while the gate is closed and no thread is inside; read by threads inside.
     job: UnsafeCell<Job>,
     /// The next task to take.
     next: AtomicUsize,
-    /// How many may be inside.
+    /// The largest number of threads inside.
     limit: AtomicUsize,
-    /// Whether who has nothing to do looks at the gate for a while before sleeping.
+    /// Whether idle threads spin at the gate for a while before they sleep.
     looks: AtomicBool,
-    /// Threads that do.
+    /// The number of spinning threads.
     n_looking: AtomicUsize,
     state: Mutex<GateState>,
-    /// Told when the gate opens, or the pool goes.
+    /// Notified when the gate opens, or the pool is dropped.
     opened: Condvar,
-    /// Told when the last one leaves a closed gate.
+    /// Notified when the last thread leaves a closed gate.
     left: Condvar,
 }
 
@@ -64,9 +64,9 @@ struct GateState {
     n_asleep: usize,
     /// Whether the caller waits for `left`.
     caller_waits: bool,
-    /// Whether threads are to stop.
+    /// Whether threads must stop.
     ends: bool,
-    /// What a task panicked with.
+    /// The panic of a task.
     panic: Option<Panic>,
 }
 
@@ -81,14 +81,14 @@ impl std::fmt::Debug for Panic {
 
 #[derive(Clone, Copy, Debug)]
 struct Job {
-    /// Valid from the opening of the gate until nobody is inside.
+    /// Valid from the opening of the gate until no thread is inside.
     task: *const Task,
     n_tasks: usize,
 }
 
 type Task = dyn Fn(usize) + Sync + 'static;
 
-// SAFETY: the gate lets threads read the job, or the caller alone write it; a task is Sync.
+// SAFETY: the gate ensures that either threads read the job or only the caller writes it; a task is Sync.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -134,9 +134,9 @@ impl Pool {
         if n_workers == 0 {
             return (0..n_tasks).for_each(task);
         }
-        // SAFETY: only the lifetime is changed: `Closing` sees to it that nobody is inside when this call ends.
+        // SAFETY: only the lifetime changes: `Closing` ensures that no thread is inside when this call returns.
         let task = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const Task>(task) };
-        // More threads than cores take the time of those that work when they look.
+        // With more threads than cores, spinning would take time from working threads.
         self.shared.looks.store(wanted < self.n_cores.load(Ordering::Relaxed), Ordering::Relaxed);
         self.shared.open(Job { task, n_tasks }, wanted.min(n_workers));
         let closing = Closing(&self.shared);
@@ -148,7 +148,7 @@ impl Pool {
         }
     }
 
-    /// Starts threads until there are `wanted`, or the system refuses. Returns how many there are.
+    /// Starts threads until there are `wanted`, or the system refuses. Returns their number.
     fn grow(&self, wanted: usize) -> usize {
         let mut n = self.n_workers.load(Ordering::Relaxed);
         if n < wanted {
@@ -159,7 +159,7 @@ impl Pool {
                     break;
                 }
                 n += 1;
-                // At once: starting the next may unwind.
+                // Stored at once, because starting the next thread may unwind.
                 self.n_workers.store(n, Ordering::Relaxed);
             }
             self.n_cores.store(n_cores(), Ordering::Relaxed);
@@ -175,7 +175,7 @@ impl Drop for Pool {
     }
 }
 
-/// Gives the pool back, also in a panic.
+/// Releases the pool, also in a panic.
 struct InUse<'a>(&'a AtomicBool);
 
 impl Drop for InUse<'_> {
@@ -184,7 +184,7 @@ impl Drop for InUse<'_> {
     }
 }
 
-/// Closes the gate and waits until nobody is inside, also when a task of the caller panics.
+/// Closes the gate and waits until no thread is inside, also if a task panics in the caller.
 struct Closing<'a>(&'a Shared);
 
 impl Drop for Closing<'_> {
@@ -195,22 +195,23 @@ impl Drop for Closing<'_> {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, GateState> {
-        // Nothing panics while it holds the lock, so what it guards is whole even if the lock says otherwise.
+        // No code panics while it holds the lock, so a poisoned state is still consistent.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Publishes a job and wakes as many threads as it wants.
+    /// Publishes a job and wakes as many threads as needed.
     fn open(&self, job: Job, wanted: usize) {
-        // SAFETY: the gate is closed and nobody is inside, so nobody reads the job.
+        // SAFETY: the gate is closed and no thread is inside, so no thread reads the job.
         self.job.with_mut(|place| unsafe { *place = job });
         self.next.store(0, Ordering::Relaxed);
         self.limit.store(wanted, Ordering::Relaxed);
         let closed = self.gate.load(Ordering::Relaxed);
         debug_assert_eq!(closed & (INSIDE | OPEN), 0);
         self.gate.store(closed.wrapping_add(NEXT_JOB) | OPEN, Ordering::Release);
-        // A thread looks at the gate again under the lock before it sleeps: it is counted here, or it has seen the job.
+        // A thread checks the gate again under the lock before it sleeps: either it is counted here, or it has seen the
+        // job.
         let asleep = self.lock().n_asleep;
-        // Waking takes the caller many microseconds, and who looks at the gate needs none.
+        // Waking takes the caller many microseconds, and spinning threads do not need it.
         let looking = self.n_looking.load(Ordering::Relaxed);
         for _ in 0..asleep.min(wanted.saturating_sub(looking)) {
             self.opened.notify_one();
@@ -239,7 +240,7 @@ impl Shared {
         state.caller_waits = false;
     }
 
-    /// What a thread does all its life. `served` is the number of the last job it need not look at.
+    /// The main loop of a thread. `served` is the number of the last job it has seen.
     fn work(&self, mut served: u64) {
         while let Some(job) = self.wait_for_job(served) {
             served = job;
@@ -250,7 +251,7 @@ impl Shared {
         }
     }
 
-    /// The number of a job other than `served` whose gate is open; `None` when the pool goes.
+    /// The number of a job other than `served` with an open gate; `None` when the pool is dropped.
     fn wait_for_job(&self, served: u64) -> Option<u64> {
         if let Some(job) = self.look_for_job(served) {
             return Some(job);
@@ -269,16 +270,16 @@ impl Shared {
         }
     }
 
-    /// The number of the job whose gate is open, if it is not `served`.
+    /// The number of the job with an open gate, if it is not `served`.
     fn open_job(&self, served: u64) -> Option<u64> {
         let gate = self.gate.load(Ordering::Acquire);
         (gate & OPEN != 0 && job_number(gate) != served).then(|| job_number(gate))
     }
 
-    /// Looks for the next job before sleeping, as jobs often follow one another and waking up takes as long as a small
-    /// one: in a tight loop first, then leaving the core to any other thread that wants it, for a millisecond or two. Who finds
-    /// that another thread does want it sleeps at once: the system wakes it up on a core that is free, while a thread that is
-    /// ready to run may be left for a long time behind the caller itself, on the caller's core.
+    /// Spins for the next job before sleeping, because jobs often follow one another and waking up takes as long as a
+    /// small one: first in a tight loop, then yielding the core to other threads, for a millisecond or two. If another
+    /// thread wants the core, it sleeps at once: the system then wakes it on a free core, while a runnable thread may
+    /// wait for a long time behind the caller on the caller's core.
     fn look_for_job(&self, served: u64) -> Option<u64> {
         if !self.looks.load(Ordering::Relaxed) {
             return None;
@@ -301,7 +302,7 @@ impl Shared {
         found
     }
 
-    /// Goes inside, if the gate is still open for this job and not enough are there.
+    /// Enters, if the gate is still open for this job and there is room.
     fn enter(&self, job: u64) -> bool {
         let mut gate = self.gate.load(Ordering::Acquire);
         loop {
@@ -326,9 +327,9 @@ impl Shared {
         }
     }
 
-    /// Takes tasks until none is left. Called inside, or by the caller.
+    /// Takes tasks until none is left. Called by threads inside, or by the caller.
     fn take_tasks(&self) {
-        // SAFETY: while somebody is inside, or the caller in `run`, nobody writes the job.
+        // SAFETY: while a thread is inside, or the caller in `run`, the job is not written.
         let job = self.job.with(|job| unsafe { *job });
         loop {
             // Relaxed: only that each number is taken once matters.
@@ -336,10 +337,10 @@ impl Shared {
             if k >= job.n_tasks {
                 return;
             }
-            // SAFETY: the caller of `run` keeps the task alive until nobody is inside.
+            // SAFETY: the caller of `run` keeps the task alive until no thread is inside.
             let task = unsafe { &*job.task };
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task(k))) {
-                // Nobody takes another one.
+                // Prevents further tasks from starting.
                 self.next.store(job.n_tasks, Ordering::Relaxed);
                 self.lock().panic.get_or_insert(Panic(panic));
                 return;

@@ -15,24 +15,24 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(burtorch_tsan)]
 pub(crate) use super::seen::{Condvar, Mutex, MutexGuard};
 
-/// How often to look again in a tight loop before going to sleep: some 100 microseconds, about what waking up an idle
-/// core of a virtual machine takes.
+/// Spins in a tight loop before yielding: some 100 microseconds, about the time to wake an idle core of a virtual
+/// machine.
 pub(super) const SPINS: u32 = 1 << 12;
 
-/// How often to look after that, leaving the core to others in between: a millisecond or two.
+/// Further spins, yielding the core in between: a millisecond or two.
 pub(super) const YIELDS: u32 = 1 << 12;
 
-/// Between two looks.
+/// Between two spins.
 pub(super) fn pause() {
     std::hint::spin_loop();
 }
 
-/// Between two looks of one who is in no hurry.
+/// Yields the core between two spins.
 pub(super) fn yield_now() {
     std::thread::yield_now();
 }
 
-/// Tells one who looks again and again whether the system has had another thread in its place meanwhile.
+/// Detects whether the system has run another thread in place of a spinning one.
 #[derive(Debug)]
 pub(super) struct Watch(Instant);
 
@@ -41,30 +41,31 @@ impl Watch {
         Watch(Instant::now())
     }
 
-    /// Whether it is long since this was last asked: far longer than a look takes.
+    /// Whether the last call was long ago: far longer than one spin takes.
     pub(super) fn was_away(&mut self) -> bool {
         let now = Instant::now();
         now.duration_since(std::mem::replace(&mut self.0, now)) > AWAY
     }
 }
 
-/// Far more than a look and an interrupt take, less than the turn of a thread that has a core to itself.
+/// Far more than a spin and an interrupt take, less than the time slice of a thread.
 const AWAY: Duration = Duration::from_micros(500);
 
-/// How many threads run at the same time.
+/// The number of threads that run at the same time.
 pub(super) fn n_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Starts a detached thread and waits until it runs; returns `false` if the system refuses it, or is close to its memory limit: a
-/// thread without memory for its own variables ends the process, and this cannot be caught. So threads take theirs one by one.
+/// Starts a detached thread and waits until it runs; returns `false` if the system refuses it, or is close to its
+/// memory limit: a thread without memory for its thread-local variables ends the process, which cannot be caught. So
+/// threads allocate theirs one after another.
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> bool {
     if !has_room(ROOM) {
         return false;
     }
     let (runs, has_begun) = sync_channel(1);
     let work = move || {
-        // The first memory of a thread decides which arena of the C library it has.
+        // The first allocation of a thread assigns its arena of the C library.
         has_room(1);
         if runs.send(()).is_ok() {
             work();
@@ -74,11 +75,11 @@ pub(super) fn start(work: impl FnOnce() + Send + 'static) -> bool {
     is_there && has_begun.recv().is_ok()
 }
 
-/// A stack, and an arena of the C library, which asks for 128 MB. A thread without one takes every allocation from the system, and
-/// has nothing to end an allocation with that the system refuses.
+/// A stack, and an arena of the C library, which requests 128 MB. A thread without an arena takes every allocation from
+/// the system, and a refused allocation cannot be reported.
 const ROOM: usize = 144 << 20;
 
-/// A cell whose owner says when it is accessed, so that a model can see it.
+/// A cell whose owner announces each access, so that a model checker sees it.
 #[derive(Debug)]
 pub(super) struct UnsafeCell<T>(cell::UnsafeCell<T>);
 

@@ -11,21 +11,21 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::yield_now;
 
-/// As `std::sync::LockResult`, of locks that are never poisoned.
+/// Like `std::sync::LockResult`, for locks that are never poisoned.
 type Locked<T> = Result<T, Never<T>>;
 
-/// No error.
+/// An error that does not exist.
 #[derive(Debug)]
 pub(crate) struct Never<T>(Infallible, std::marker::PhantomData<T>);
 
 impl<T> Never<T> {
-    /// Of nothing.
+    /// Never called.
     pub(crate) fn into_inner(self) -> T {
         match self.0 {}
     }
 }
 
-/// As `std::sync::Mutex`.
+/// Like `std::sync::Mutex`.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T> {
     /// Acquire on entry pairs with Release on exit.
@@ -33,7 +33,7 @@ pub(crate) struct Mutex<T> {
     content: UnsafeCell<T>,
 }
 
-// SAFETY: the content is reached through the guard only, which one thread has at a time.
+// SAFETY: the content is accessed through the guard only, of which there is one at a time.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
@@ -57,7 +57,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// As `std::sync::MutexGuard`.
+/// Like `std::sync::MutexGuard`.
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'a, T>(&'a Mutex<T>);
 
@@ -83,7 +83,7 @@ impl<T> Drop for MutexGuard<'_, T> {
     }
 }
 
-/// As `std::sync::Condvar`, whose waits may end without having been told to: these always do.
+/// Like `std::sync::Condvar`, whose waits may end spuriously: these always do.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar;
 

@@ -84,33 +84,33 @@ impl Stop {
     }
 }
 
-/// What work on this thread watches.
+/// What the work on this thread checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) stop: Stop,
-    /// Whether a sweep that has begun ends too.
+    /// Whether a backward pass in progress ends too.
     pub(crate) ends_sweeps: bool,
-    /// Whether all work ends that asks, rather than that of an oracle which knows what to keep.
+    /// Whether all interruptible work ends, or only oracles, which keep partial results.
     pub(crate) ends_all: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing is watched.
+    /// No check.
     Nobody,
     Watched,
-    /// Who asked was told that it is over.
+    /// The work was told to end.
     Over,
 }
 
 thread_local! {
     static STATE: Cell<State> = const { Cell::new(State::Nobody) };
     static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
-    /// What kernels ask instead.
+    /// The check made by kernels.
     static QUESTION: Cell<fn() -> bool> = const { Cell::new(is_over) };
 }
 
-/// Runs work whose kernels ask this question, which asks for tokens too.
+/// Runs work whose kernels call `question`, which checks tokens too.
 pub(crate) fn kernels_asking<T>(question: fn() -> bool, work: impl FnOnce() -> T) -> T {
     struct Back(fn() -> bool);
     impl Drop for Back {
@@ -122,7 +122,7 @@ pub(crate) fn kernels_asking<T>(question: fn() -> bool, work: impl FnOnce() -> T
     work()
 }
 
-/// Puts back what was watched before, also in a panic.
+/// Restores the previous state, also in a panic.
 struct Back(State, Option<Watch>);
 
 impl Drop for Back {
@@ -136,7 +136,7 @@ fn exchange(state: State, watch: Option<Watch>) -> Back {
     Back(STATE.replace(state), WATCH.with(|now| now.replace(watch)))
 }
 
-/// Runs work that watches a token, if there is one.
+/// Runs work that checks a token, if there is one.
 pub(crate) fn watching<T>(watch: Option<&Watch>, work: impl FnOnce() -> T) -> T {
     let Some(watch) = watch else {
         return work();
@@ -145,7 +145,7 @@ pub(crate) fn watching<T>(watch: Option<&Watch>, work: impl FnOnce() -> T) -> T 
     work()
 }
 
-/// Runs a sweep that comes to its end where what is watched does not end sweeps.
+/// Runs a backward pass, which is completed if the watch does not end backward passes.
 pub(crate) fn sweeping<T>(watch: Option<&Watch>, sweep: impl FnOnce() -> T) -> T {
     if watch.is_none_or(|watch| watch.ends_sweeps) {
         return sweep();
@@ -154,7 +154,7 @@ pub(crate) fn sweeping<T>(watch: Option<&Watch>, sweep: impl FnOnce() -> T) -> T
     sweep()
 }
 
-/// Gives a task to several threads, each of which watches what this one does.
+/// Gives a task to several threads, each with the checks of this one.
 pub(super) fn shared(task: &(dyn Fn(usize) + Sync), run: impl FnOnce(&(dyn Fn(usize) + Sync))) {
     if STATE.get() == State::Nobody {
         return run(task);
@@ -168,31 +168,31 @@ pub(super) fn shared(task: &(dyn Fn(usize) + Sync), run: impl FnOnce(&(dyn Fn(us
             }
         });
     });
-    // Threads that have ended are waited for, which orders this after their stores.
+    // Ended threads were joined, so this load comes after their stores.
     if ends.into_inner() {
         STATE.set(State::Over);
     }
 }
 
-/// Whether the token that work on this thread watches is set.
+/// Whether the token checked on this thread is set.
 #[inline]
 pub(crate) fn is_over() -> bool {
     STATE.get() != State::Nobody && asked(|_| true)
 }
 
-/// Whether somebody was told so: then what has been computed since may be unfinished.
+/// Whether the work was told to end: later results may be incomplete.
 #[inline]
 pub(crate) fn has_ended() -> bool {
     STATE.get() == State::Over
 }
 
-/// That somebody was told so.
+/// An error if the work was told to end.
 #[inline]
 pub(crate) fn check() -> Result<()> {
     if has_ended() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-/// Asks before work that comes to its end once it has begun.
+/// Checks before work that is completed once begun.
 pub(crate) fn before_sweep() -> Result<()> {
     if is_over() { Err(Error::Interrupted) } else { Ok(()) }
 }
@@ -207,17 +207,17 @@ fn asked(counts: impl FnOnce(&Watch) -> bool) -> bool {
     answer
 }
 
-/// Asks within a kernel, whenever some work has been done. Once it is over no more is to be done, and what the kernel was to
-/// write holds anything: its caller finds out by [`check`].
+/// Checks within a kernel, at intervals of work. After an interrupt the kernel stops, and its output is undefined: the
+/// caller notices by [`check`].
 #[derive(Debug)]
 pub(crate) struct Pace {
     left: usize,
 }
 
 impl Pace {
-    /// Multiply-adds between two questions: 5 to 20 microseconds, as registers are wide.
+    /// Multiply-adds between two checks: 5 to 20 microseconds, depending on register width.
     const WORK: usize = 1 << 18;
-    /// What a number that comes from memory counts.
+    /// The weight of a number read from memory.
     pub(crate) const FROM_MEMORY: usize = 8;
 
     #[inline(always)]
@@ -225,7 +225,7 @@ impl Pace {
         Pace { left: Self::WORK }
     }
 
-    /// Whether to do the next so many multiply-adds.
+    /// Whether to do this many more multiply-adds.
     #[inline(always)]
     pub(crate) fn goes_on(&mut self, work: usize) -> bool {
         match self.left.checked_sub(work) {
@@ -241,7 +241,7 @@ impl Pace {
     #[inline(never)]
     fn ask(&mut self) -> bool {
         let goes_on = !QUESTION.get()();
-        // The next question is asked as well.
+        // After an interrupt the next call checks again.
         self.left = if goes_on { Self::WORK } else { 0 };
         goes_on
     }

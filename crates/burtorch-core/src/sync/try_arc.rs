@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use super::primitives::{AtomicUsize, Ordering};
 
-/// One of the owners of a `T`.
+/// A shared owner of a `T`.
 #[derive(Debug)]
 pub(crate) struct TryArc<T>(NonNull<Inner<T>>);
 
@@ -17,15 +17,15 @@ struct Inner<T> {
     content: T,
 }
 
-// SAFETY: as for `Arc`: an owner may be the last one, on its thread, and shares the content with the others.
+// SAFETY: as for `Arc`: any owner may be the last one, on its thread, and owners share the content.
 unsafe impl<T: Send + Sync> Send for TryArc<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for TryArc<T> {}
 
 impl<T> TryArc<T> {
-    /// The only owner of `content`, which comes back where there is no memory.
+    /// The only owner of `content`, which is returned if there is no memory.
     pub(crate) fn new(content: T) -> Result<Self, T> {
-        // A vector is what can be refused.
+        // A vector's allocation can fail without aborting.
         let mut room = Vec::new();
         if room.try_reserve_exact(1).is_err() {
             return Err(content);
@@ -34,42 +34,42 @@ impl<T> TryArc<T> {
         Ok(TryArc(NonNull::from(Box::leak(room.into_boxed_slice())).cast()))
     }
 
-    /// One more owner.
+    /// Another owner.
     pub(crate) fn share(&self) -> Self {
-        // Relaxed: whoever shares is an owner, so the content stays.
+        // Relaxed: the caller is an owner, so the content stays.
         self.inner().n_owners.fetch_add(1, Ordering::Relaxed);
         TryArc(self.0)
     }
 
-    /// How many own it. What this owner alone has stays so, and what others did before they went is seen.
+    /// The number of owners. If it is one, it stays so, and earlier owners' accesses are visible.
     pub(crate) fn n_owners(&self) -> usize {
         self.inner().n_owners.load(Ordering::Acquire)
     }
 
-    /// Whether both own the same.
+    /// Whether both own the same content.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 
-    /// The content, if nobody else owns it.
+    /// The content, if this is the only owner.
     pub(crate) fn take(self) -> Result<T, Self> {
         if self.n_owners() > 1 {
             return Err(self);
         }
-        // SAFETY: the only owner, and it is not dropped below.
+        // SAFETY: the only owner, which is not dropped below.
         let content = unsafe { into_content(self.0) };
         std::mem::forget(self);
         Ok(content)
     }
 
     fn inner(&self) -> &Inner<T> {
-        // SAFETY: what is owned is there.
+        // SAFETY: owned content exists.
         unsafe { self.0.as_ref() }
     }
 }
 
 /// # Safety
-/// The last owner's pointer, which is not used again.
+/// The pointer of the last owner, which is not used again.
 unsafe fn into_content<T>(inner: NonNull<Inner<T>>) -> T {
     let slice = NonNull::slice_from_raw_parts(inner, 1);
     // SAFETY: `new` leaked a boxed slice of one.
@@ -91,7 +91,7 @@ impl<T> std::ops::Deref for TryArc<T> {
 
 impl<T> Drop for TryArc<T> {
     fn drop(&mut self) {
-        // Release: for whoever is the last. Acquire: the last one sees what the others did.
+        // Release for the last owner. Acquire: the last owner sees the others' accesses.
         if self.inner().n_owners.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: this was the last owner.
             drop(unsafe { into_content(self.0) });

@@ -31,7 +31,7 @@ pub struct TextWindows {
     symbols: Vec<char>,
     context: usize,
     stream: Vec<u16>,
-    /// Symbols to train on; the others are held out.
+    /// Tokens to train on; the others are held out.
     n_train: usize,
     rng: ChaCha8Rng,
 }
@@ -154,7 +154,7 @@ impl TextWindows {
     }
 }
 
-/// A window and its labels from the start of a stream.
+/// A window and its labels, from the start of a stream.
 fn read(stream: &[u16], x: &mut [u32], y: &mut [u32]) {
     for (k, (x, y)) in x.iter_mut().zip(y).enumerate() {
         (*x, *y) = (u32::from(stream[k]), u32::from(stream[k + 1]));
@@ -211,7 +211,7 @@ impl<E: Float + BlockMath> Sampler<E> {
         Ok(Sampler { graph, rng, weights: vec![0.0; vocab], temperature: sampling.temperature })
     }
 
-    /// A symbol drawn by the logits after the last of `tokens`.
+    /// A token drawn by the logits after the last of `tokens`.
     fn next_of_text(&mut self, model: &Gpt, params: &Parameters<'_, E>, tokens: &[u32]) -> Result<u32> {
         self.graph.clear()?;
         let logits = model.logits(&mut self.graph, params, tokens)?;

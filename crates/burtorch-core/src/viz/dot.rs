@@ -43,7 +43,7 @@ fn record(part: &PictureBox) -> String {
     format!("{{ {} }}", fields.join(" | "))
 }
 
-/// Text inside a quoted record label: what Graphviz reads as structure is taken literally.
+/// Text inside a quoted record label, with Graphviz's structural characters escaped.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -15,17 +15,17 @@ use crate::interrupt::Work;
 /// Distance between layers, and between boxes of a layer.
 const GAP_X: f64 = 46.0;
 const GAP_Y: f64 = 16.0;
-/// What a link takes of a layer's height.
+/// The height that a link takes in a layer.
 const POINT_HEIGHT: f64 = 8.0;
-/// How often layers are gone through to order and to move.
+/// Rounds of ordering and moving.
 const ROUNDS: usize = 12;
-/// Points that a picture may have whatever its size, and for each of its links.
+/// The number of points allowed for any picture; `POINTS_PER_LINK` is the number per link.
 const FEWEST_POINTS: usize = 1 << 14;
 const POINTS_PER_LINK: usize = 4;
-/// Operations of [`Work`] that a box, a point or a link takes in a step.
+/// Operations of [`Work`] per box, point or link and step.
 const STEP: usize = 32;
 
-/// Left, top, width and height of a box.
+/// A box: left, top, width and height.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Rect {
     pub(super) x: f64,
@@ -34,7 +34,7 @@ pub(super) struct Rect {
     pub(super) height: f64,
 }
 
-/// Where everything goes.
+/// The positions of all boxes and lines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     /// By part.
@@ -49,7 +49,7 @@ pub(super) struct Layout {
 #[derive(Clone, Debug)]
 struct Item {
     layer: usize,
-    /// Height of its middle.
+    /// The height of its centre.
     y: f64,
     width: f64,
     height: f64,
@@ -80,7 +80,7 @@ pub(super) fn layout(picture: &Picture, sizes: &[(f64, f64)]) -> Result<Layout> 
     placed(&items, &columns, &chains, sizes.len(), &mut work)
 }
 
-/// The layer of each part. Operands come before what reads them, so one pass each way is enough.
+/// The layer of each box. Operands come before their readers, so one pass each way is enough.
 fn layers_of(picture: &Picture, work: &mut Work) -> Result<Vec<usize>> {
     let n = picture.parts.len();
     let mut layers = vec![0; n];
@@ -103,7 +103,7 @@ fn layers_of(picture: &Picture, work: &mut Work) -> Result<Vec<usize>> {
     Ok(layers)
 }
 
-/// Links over more layers than these get no points: the most for which the points of all others are not too many.
+/// The longest link, in layers, that gets points: the largest length for which the points are not too many.
 fn longest_with_points(picture: &Picture, layers: &[usize]) -> usize {
     let mut spans: Vec<usize> = picture.links.iter().map(|link| layers[link.to].abs_diff(layers[link.from])).collect();
     spans.sort_unstable();
@@ -111,7 +111,7 @@ fn longest_with_points(picture: &Picture, layers: &[usize]) -> usize {
     let mut points = 0_usize;
     for span in spans {
         points += span;
-        // Links of one length are treated alike.
+        // Links of the same length are treated alike.
         if points > most {
             return span.saturating_sub(1);
         }
@@ -119,7 +119,8 @@ fn longest_with_points(picture: &Picture, layers: &[usize]) -> usize {
     usize::MAX
 }
 
-/// Joins two parts by points in the layers between them, unless these are too many; returns all, ends included.
+/// Connects two boxes by points in the layers between them, unless the link is too long; returns all, including the
+/// ends.
 fn chain(items: &mut Vec<Item>, from: usize, to: usize, longest: usize) -> Vec<usize> {
     let mut chain = vec![from];
     let (first, last) = (items[from].layer, items[to].layer);
@@ -136,7 +137,7 @@ fn chain(items: &mut Vec<Item>, from: usize, to: usize, longest: usize) -> Vec<u
     chain
 }
 
-/// Orders each layer by the mean place of neighbours.
+/// Orders each layer by the mean position of neighbours.
 fn order(items: &mut [Item], columns: &mut [Vec<usize>], work: &mut Work) -> Result<()> {
     for column in columns.iter() {
         column.iter().enumerate().for_each(|(place, &k)| items[k].y = place as f64);
@@ -160,7 +161,7 @@ fn order(items: &mut [Item], columns: &mut [Vec<usize>], work: &mut Work) -> Res
     Ok(())
 }
 
-/// About how many operations it takes to go through a column and all that it is linked to.
+/// The approximate number of operations to visit a column and its neighbours.
 fn neighbours(items: &[Item], column: &[usize]) -> usize {
     column.iter().map(|&k| STEP + items[k].left.len() + items[k].right.len()).sum()
 }
@@ -174,7 +175,7 @@ fn mean_of(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     (n > 0.0).then(|| sum / n)
 }
 
-/// Gives heights: as near to the neighbours' mean as the order and the gaps allow.
+/// Assigns heights as near to the neighbours' mean as order and gaps allow.
 fn straighten(items: &mut [Item], columns: &[Vec<usize>], work: &mut Work) -> Result<()> {
     for column in columns {
         let mut y = 0.0;
@@ -202,8 +203,8 @@ fn straighten(items: &mut [Item], columns: &[Vec<usize>], work: &mut Work) -> Re
     Ok(())
 }
 
-/// Heights in the given order with gaps between, nearest to the wanted ones in the mean of squares: neighbours that would
-/// overlap are joined to groups, each of which lies at its mean.
+/// Heights in the given order with gaps between them, nearest to the wanted ones in least squares: overlapping
+/// neighbours are joined to groups, each placed at its mean.
 fn fitted(wanted: &[f64], heights: &[f64]) -> Vec<f64> {
     let mut offset = 0.0;
     let mut offsets = Vec::with_capacity(wanted.len());
@@ -211,7 +212,7 @@ fn fitted(wanted: &[f64], heights: &[f64]) -> Vec<f64> {
         offset += if k == 0 { 0.0 } else { (heights[k - 1] + height) / 2.0 + GAP_Y };
         offsets.push(offset);
     }
-    // Groups of (sum, count): without their offsets, heights must not descend.
+    // Groups of (sum, count): without their offsets, heights must not decrease.
     let mut groups: Vec<(f64, f64)> = Vec::new();
     for (want, offset) in wanted.iter().zip(&offsets) {
         let mut group = (want - offset, 1.0);
@@ -225,7 +226,7 @@ fn fitted(wanted: &[f64], heights: &[f64]) -> Vec<f64> {
     each.zip(offsets).map(|(y, offset)| y + offset).collect()
 }
 
-/// Turns layers and heights into places, from 0 upwards.
+/// Converts layers and heights to coordinates from 0 upwards.
 fn placed(
     items: &[Item],
     columns: &[Vec<usize>],
@@ -254,14 +255,14 @@ fn placed(
         for (at, &k) in chain.iter().enumerate() {
             let y = items[k].y - top;
             let (left, right) = (lefts[items[k].layer], lefts[items[k].layer] + widths[items[k].layer]);
-            // Straight through the layer's own width, as a wider box may lie above or below.
+            // Straight across the layer's full width, because a wider box may lie above or below.
             points.extend(match at {
                 0 => [(boxes[k].x + boxes[k].width, y), (right, y)],
                 _ if at + 1 == chain.len() => [(left, y), (boxes[k].x, y)],
                 _ => [(left, y), (right, y)],
             });
         }
-        // An arrow has the direction of its last piece, which must have a length.
+        // An arrow takes its direction from its last segment, which must have a length.
         points.dedup_by(|next, last| (next.0 - last.0).abs() < 0.5);
         points
     };

@@ -51,7 +51,7 @@ fn json(part: &PictureBox, reads: &[usize], read_by: &[usize]) -> String {
     )
 }
 
-/// A JSON string that may stand inside a script element: nothing in it can end one.
+/// A JSON string that is safe inside a script element.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

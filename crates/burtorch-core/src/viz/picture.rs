@@ -14,7 +14,7 @@ use crate::ops::{Arity, Op};
 use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
 
-/// Operations of [`Work`] that writing a box takes.
+/// Operations of [`Work`] to write a box.
 pub(super) const BOX: usize = 256;
 
 /// What a box stands for, which decides its colour.
@@ -30,7 +30,7 @@ pub enum Role {
     Parameter,
     /// Computed from others.
     Inner,
-    /// What is left out.
+    /// Everything omitted.
     Rest,
 }
 
@@ -98,7 +98,7 @@ pub struct Picture {
     pub n_reached: usize,
 }
 
-/// What makes one box: nodes, or parameters. The order is that of drawing: parameters first, then nodes.
+/// The content of a box: nodes, or parameters. Ordered as drawn: parameters first, then nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Unit {
     Parameters { slot: usize, start: usize, len: usize },
@@ -148,7 +148,7 @@ fn sinks(topology: Topology<'_>) -> Result<Vec<NodeId>> {
     Ok((0..is_read.len()).filter(|&node| !is_read[node]).map(|node| NodeId(node as u32)).collect())
 }
 
-/// A graph to draw, whatever its scalars are.
+/// A graph of any scalar type to draw.
 struct Drawing<'g> {
     topology: Topology<'g>,
     numbers: &'g dyn Texts,
@@ -157,13 +157,13 @@ struct Drawing<'g> {
     stores: &'g [u64],
     /// By ascending node.
     labels: Vec<(u32, &'g str)>,
-    /// Of each of the parameters that are shown.
+    /// For each set of parameters shown.
     names: Vec<Names<'g>>,
-    /// First nodes and lengths of the blocks that have been met, the last first: they are met in about this order.
+    /// The first node and length of each block visited, latest first: visits are in about this order.
     blocks: RefCell<Vec<(u32, u32)>>,
 }
 
-/// The names of tensors, by where they begin.
+/// The names of tensors, by start.
 struct Names<'g> {
     store: u64,
     tensors: Vec<(std::ops::Range<usize>, &'g str)>,
@@ -176,18 +176,18 @@ impl<'g> Names<'g> {
         Names { store: params.id(), tensors }
     }
 
-    /// The name of the tensor that holds a number.
+    /// The name of the tensor that contains a number.
     fn at(&self, place: usize) -> Option<&'g str> {
         let after = self.tensors.partition_point(|(range, _)| range.start <= place);
         self.tensors[..after].last().filter(|(range, _)| range.contains(&place)).map(|(_, name)| *name)
     }
 }
 
-/// Units that are shown, ascending, each with what it reads.
+/// The units shown, ascending, each with its operands.
 type Units = Vec<(Unit, Vec<Unit>)>;
 
 impl Drawing<'_> {
-    /// The unit that a node belongs to, unless it was read as part of a longer run.
+    /// The unit of a node, unless it was read as part of a longer range.
     fn unit_of(&self, node: u32) -> Unit {
         let at = self.blocks.borrow().partition_point(|&(first, _)| first > node);
         let known = self.blocks.borrow().get(at).copied();
@@ -204,7 +204,7 @@ impl Drawing<'_> {
         Unit::Nodes { first: header.first, len: header.n_out }
     }
 
-    /// The units of a run of operands.
+    /// The units of a range of operands.
     fn units_of(&self, run: OperandRun, out: &mut Vec<Unit>) {
         if let Some((slot, start, len)) = run.parameters() {
             out.push(Unit::Parameters { slot, start, len });
@@ -219,7 +219,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Walks from the roots down, the highest node first, so that what is near the roots is shown.
+    /// Walks down from the roots, highest node first, so that units near the roots are shown.
     fn units(&self, options: &Options, work: &mut Work) -> Result<(Units, Vec<Unit>)> {
         let mut shown = Units::new();
         let mut seen: HashSet<Unit> = self.roots.iter().map(|&root| self.unit_of(root)).collect();
@@ -335,7 +335,7 @@ impl Drawing<'_> {
         (*node <= last).then(|| label.to_string())
     }
 
-    /// The name of the tensor that holds a parameter.
+    /// The name of the tensor that contains a parameter.
     fn parameter_name(&self, slot: usize, place: usize) -> Option<String> {
         let store = *self.stores.get(slot)?;
         self.names.iter().find(|names| names.store == store)?.at(place).map(str::to_string)

@@ -50,7 +50,7 @@ pub fn points(start: f64, end: f64, n: usize) -> Vec<f64> {
     (0..n).map(at).collect()
 }
 
-/// A number as Python reads it back.
+/// A number as a Python literal.
 fn number(x: f64) -> String {
     match x {
         x if x.is_nan() => "nan".into(),
@@ -59,7 +59,7 @@ fn number(x: f64) -> String {
     }
 }
 
-/// Text as Python reads it back.
+/// Text as a Python literal.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

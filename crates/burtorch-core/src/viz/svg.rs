@@ -6,13 +6,13 @@ use super::picture::{BOX, Picture, PictureBox, Role};
 use crate::error::Result;
 use crate::interrupt::Work;
 
-/// Height of a line of text, and the mean width of a character, at 12 pixels.
+/// The height of a line of text; `CHARACTER` is the mean width of a character, at 12 pixels.
 const LINE: f64 = 16.0;
 const CHARACTER: f64 = 7.3;
 const PADDING: f64 = 8.0;
-/// Around the picture.
+/// The margin around the picture.
 const MARGIN: f64 = 12.0;
-/// Characters of a line at most; the tooltip has them all.
+/// The largest number of characters per line; the tooltip has all of them.
 const LONGEST: usize = 34;
 
 impl Picture {
@@ -62,7 +62,7 @@ fn links(layout: &Layout, work: &mut Work) -> Result<String> {
     Ok(svg + "</g>\n")
 }
 
-/// What a box shows: its name and op, then numbers.
+/// The lines of a box: its name and op, then numbers.
 fn lines_of(part: &PictureBox) -> Vec<String> {
     let op = match part.n {
         _ if part.role == Role::Rest => String::new(),
@@ -108,7 +108,7 @@ fn node(k: usize, part: &PictureBox, lines: &[String], place: Rect) -> String {
     svg + "</g>\n"
 }
 
-/// All that is known of a box, a line each.
+/// All information about a box, one item per line.
 fn tooltip(part: &PictureBox) -> String {
     let mut lines = vec![format!("{} {}", part.label, part.op).trim().to_string()];
     lines.extend(part.node.map(|node| format!("node {node}")));
@@ -122,7 +122,7 @@ fn tooltip(part: &PictureBox) -> String {
     lines.join("\n")
 }
 
-/// Text in XML: markup is taken literally, and characters that XML does not have are left out.
+/// Text in XML: markup is escaped, and characters not allowed in XML are removed.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

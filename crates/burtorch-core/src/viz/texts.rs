@@ -4,12 +4,12 @@ use crate::graph::{Graph, NodeId, Topology};
 use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
 
-/// Runs of leaves longer than this are one box, and one operand of a line.
+/// Longer ranges of leaves are one box, and one operand of a line.
 pub(super) const LONGEST_APART: u32 = 6;
-/// The number of numbers shown in a box of many.
+/// Numbers shown in a box of many.
 const SHOWN: usize = 3;
 
-/// The texts of numbers of any scalar type: value, and gradient.
+/// The texts of numbers of any scalar type: values and gradients.
 pub(super) trait Texts {
     /// For consecutive nodes.
     fn of_nodes(&self, first: u32, len: u32) -> [String; 2];
@@ -104,7 +104,7 @@ fn described(name: &str, made: &str, value: &str, grad: &str, node: u32) -> Stri
     format!("{name} = {made}: data {value}, grad {grad}, node {node}")
 }
 
-/// A node's op and operands, by their names.
+/// The op and operands of a node, by name.
 fn made(topology: Topology<'_>, node: u32, name: &dyn Fn(u32) -> String) -> String {
     let mut operands = Vec::new();
     topology.for_each_operand_of_any(node, &mut |run| match run.nodes() {

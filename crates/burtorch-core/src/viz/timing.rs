@@ -10,7 +10,7 @@ use crate::ops::{Arity, Op};
 use crate::params::Parameters;
 use crate::scalar::Scalar;
 
-/// A box is evaluated for at least this long, at most this often.
+/// A box is evaluated for at least this time; `MOST` is the largest number of evaluations.
 const NANOSECONDS: u128 = 20_000;
 const MOST: u32 = 4096;
 

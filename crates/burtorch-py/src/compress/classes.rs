@@ -30,7 +30,7 @@ fn levels(levels: Integer) -> PyResult<u16> {
     Ok(u16::try_from(levels.within("levels", 1..=usize::from(u16::MAX))?).unwrap_or(u16::MAX))
 }
 
-/// Classes without constants.
+/// Defines classes without constants.
 macro_rules! plain {
     ($($(#[$doc:meta])* $class:ident $sparsifier:ident $quantiser:ident)*) => { $(
         $(#[$doc])*
@@ -47,7 +47,7 @@ macro_rules! plain {
     )* };
 }
 
-/// Classes that send k coordinates or a share of them.
+/// Defines classes that send k coordinates or a fraction of them.
 macro_rules! counted {
     ($($(#[$doc:meta])* $class:ident $sparsifier:ident)*) => { $(
         $(#[$doc])*
@@ -65,7 +65,7 @@ macro_rules! counted {
     )* };
 }
 
-/// Classes that round to levels.
+/// Defines classes that round to levels.
 macro_rules! levelled {
     ($($(#[$doc:meta])* $class:ident $quantiser:ident)*) => { $(
         $(#[$doc])*

@@ -30,7 +30,7 @@ pub fn compared(py: Python<'_>, is_equal: Option<bool>, op: CompareOp) -> PyResu
     }
 }
 
-/// A constant of a class, as an argument of its constructor.
+/// A constructor argument.
 #[derive(IntoPyObject)]
 enum Constant {
     Count(usize),
@@ -141,7 +141,7 @@ fn arguments<'py>(
     }
 }
 
-/// The object of its class.
+/// An object of the class of this compressor.
 fn instance<'py>(py: Python<'py>, sparsifier: Sparsifier, quantiser: Quantiser) -> PyResult<Bound<'py, PyAny>> {
     let parts = if quantiser == Quantiser::None { of_sparsifier(sparsifier) } else { of_quantiser(quantiser) };
     py.import("burtorch.compress")?.getattr(parts.0)?.call1(arguments(py, parts)?)
@@ -215,7 +215,7 @@ impl PyCompressor {
     }
 
     fn __hash__(&self) -> u64 {
-        // FNV-1a of the text, which tells compressors apart.
+        // FNV-1a of the text, which distinguishes compressors.
         let text = self.__repr__();
         text.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3))
     }

@@ -50,7 +50,7 @@ macro_rules! of_either {
 
 /// Fills a message from an array.
 pub trait Fill: Number {
-    /// The message of this type, created if it has the other one.
+    /// The message of this type; replaces one of the other type.
     fn message(any: &mut AnyMessage) -> &mut Message<Self>;
     /// The largest numbers of this type.
     fn largest(any: &mut AnyLargest) -> Option<&mut Largest<Self>>;
@@ -316,7 +316,7 @@ fn kind(message: &AnyMessage) -> Kind {
     if let AnyMessage::F32(_) = message { Kind::F32 } else { Kind::F64 }
 }
 
-/// A writable array of this many floats.
+/// A writable float array of this length.
 fn target(out: &Bound<'_, PyAny>, len: usize) -> PyResult<Array> {
     let array = Array::writable(out, "out")?;
     if array.shape() == [len] {

@@ -105,7 +105,7 @@ impl<'py> FromPyObject<'_, 'py> for DtypeName {
         if let Ok(name) = object.cast::<PyString>() {
             return Ok(DtypeName::new(name.to_str()?));
         }
-        // NumPy's types and dtypes have the names of ours.
+        // The types and dtypes of NumPy have the same names.
         let named =
             |attribute| if_any(object.py(), object.getattr(attribute).and_then(|name| name.extract::<String>()));
         let known = |name: &String| burtorch_core::DType::ALL.iter().any(|dtype| dtype.name() == name);

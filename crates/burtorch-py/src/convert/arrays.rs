@@ -77,7 +77,7 @@ impl Kind {
     /// A number of this type may be read there.
     #[inline(always)]
     pub unsafe fn read(self, at: *const u8) -> f64 {
-        // SAFETY: by the contract of this function; places need not be aligned.
+        // SAFETY: by the contract of this function; numbers need not be aligned.
         unsafe {
             match self {
                 Kind::F64 => at.cast::<f64>().read_unaligned(),
@@ -134,7 +134,8 @@ fn f64_to_half(x: f64) -> u16 {
     if size >= 65520.0 {
         return sign | 0x7C00;
     }
-    // Below 2^-14 the spacing is 2^-24; above, ten bits of fraction. What rounds up to the next power carries by itself.
+    // Below 2^-14 the spacing is 2^-24; above, the fraction has ten bits. Rounding up to the next power carries
+    // correctly by itself.
     let exponent = if size < 2.0_f64.powi(-14) { -14 } else { (size.to_bits() >> 52) as i32 - 1023 };
     let steps = (size * 2.0_f64.powi(10 - exponent)).round_ties_even() as u16;
     sign | if size < 2.0_f64.powi(-14) { steps } else { (((exponent + 15) as u16) << 10) + (steps - 1024) }
@@ -142,7 +143,6 @@ fn f64_to_half(x: f64) -> u16 {
 
 /// A type of numbers that may be read in place.
 pub trait InPlace: Copy {
-    /// Its name here.
     const KIND: Kind;
 }
 impl InPlace for f64 {
@@ -292,7 +292,7 @@ impl Array {
             return Some(&[]);
         }
         let is_aligned = (self.start() as usize).is_multiple_of(align_of::<T>());
-        // SAFETY: a contiguous, aligned buffer of so many numbers of this type that is held here.
+        // SAFETY: a contiguous, aligned buffer of this many numbers of this type that is held here.
         is_aligned.then(|| unsafe { std::slice::from_raw_parts(self.start().cast(), self.len()) })
     }
 
@@ -352,7 +352,8 @@ impl Array {
     pub fn write(&self, mut numbers: impl Iterator<Item = f64>) {
         self.for_each(|at| {
             if let Some(x) = numbers.next() {
-                // SAFETY: as in `read_into`; the callers made the array or checked that it is a writable one of floats.
+                // SAFETY: as in `read_into`; the callers created the array, or checked that it is writable and holds
+                // floats.
                 unsafe { self.kind.write(at, x) }
             }
         });
@@ -386,7 +387,8 @@ pub fn copied<'py, E: Float + InPlace>(
 /// Writes numbers to an array of floats with the same length, by rows.
 pub fn write_all<E: Float + InPlace>(to: &Array, numbers: &[E]) {
     if to.kind == E::KIND && to.len() == numbers.len() && to.in_place::<E>().is_some() {
-        // SAFETY: `in_place` tells a contiguous, aligned buffer of as many numbers of this type; they are of others.
+        // SAFETY: `in_place` returned a contiguous, aligned buffer of this many numbers of this type, which does not
+        // overlap the source.
         unsafe { std::ptr::copy(numbers.as_ptr(), to.start().cast(), numbers.len()) };
     } else {
         to.write(numbers.iter().map(|x| x.to_f64()));
@@ -398,7 +400,7 @@ pub fn of_integers<'py>(py: Python<'py>, shape: &[usize], numbers: &[i64]) -> Py
     let array = empty_of(py, shape, "int64")?;
     let place = Array::of(&array).filter(|place| place.len() == numbers.len() && place.kind == i64::KIND);
     let place = place.ok_or_else(|| PyTypeError::new_err("NumPy made no array of int64"))?;
-    // SAFETY: a new array is contiguous and aligned, has as many numbers, and nothing else refers to it.
+    // SAFETY: a new array is contiguous and aligned, has this many numbers, and has no other references.
     unsafe { std::ptr::copy_nonoverlapping(numbers.as_ptr(), place.start().cast(), numbers.len()) };
     Ok(array)
 }
@@ -408,7 +410,7 @@ pub fn filled<'py>(py: Python<'py>, shape: &[usize], kind: Kind, numbers: &[f64]
     let array = empty(py, shape, kind)?;
     let view = Array::writable(&array, "a new array")?;
     if kind == Kind::F64 && view.len() == numbers.len() {
-        // SAFETY: a new array is contiguous and aligned and has as many numbers, and nothing else refers to it.
+        // SAFETY: a new array is contiguous and aligned, has this many numbers, and has no other references.
         unsafe { std::ptr::copy_nonoverlapping(numbers.as_ptr(), view.start().cast(), numbers.len()) };
     } else {
         view.write(numbers.iter().copied());

@@ -20,8 +20,8 @@ use pyo3::prelude::*;
 
 use crate::convert::errors;
 
-/// Texts of panics about missing memory: of the core, of lists beyond the size of memory, and of PyO3 if the interpreter gave
-/// no object.
+/// Messages of panics about missing memory: from the core, from lists larger than the address space, and from PyO3 if
+/// the interpreter created no object.
 const NO_MEMORY: [&str; 4] = [REFUSED, "capacity overflow", "Python API call failed", "PyObject pointer is null"];
 
 /// Turns a refused allocation into a `MemoryError`, here and wherever PyO3 ends a panic: each of them makes a `PanicException`
@@ -47,8 +47,8 @@ unsafe impl Sync for Method {}
 
 unsafe extern "C" fn told(_: *mut ffi::PyObject, text: *mut ffi::PyObject) -> *mut ffi::PyObject {
     caught(|| {
-        // SAFETY: the interpreter passed a live object, and its lock is held. No Rust memory is needed, nor more than a little
-        // of Python's, which has an error for its lack itself.
+        // SAFETY: the interpreter passed a live object, and its lock is held. This allocates no Rust memory and little
+        // Python memory, whose lack already has its own error.
         unsafe {
             let mut n = 0;
             let bytes =
@@ -70,7 +70,7 @@ unsafe extern "C" fn told(_: *mut ffi::PyObject, text: *mut ffi::PyObject) -> *m
 
 /// The return value of a C function with a Python error set.
 pub trait Failed {
-    /// The value.
+    /// The return value of a failed call.
     const FAILED: Self;
     /// Whether the caller checks for an error; the caller of a destructor does not.
     const IS_SEEN: bool = true;
@@ -96,7 +96,7 @@ impl Failed for () {
 /// Runs `f`; a panic becomes a `PanicException`. Costs nothing without a panic.
 #[inline(always)]
 pub fn caught<R: Failed>(f: impl FnOnce() -> R) -> R {
-    // What a panic leaves half done is a graph whose lengths still hold: nodes are pushed whole, or cut off by a rewind.
+    // A panic leaves the graph consistent: nodes are appended completely, or removed by a rewind.
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(result) => result,
         Err(panic) => {
@@ -120,8 +120,8 @@ pub fn attached<R>(f: impl FnOnce(Python<'_>) -> R) -> R {
     let done = Python::try_attach(|py| f.take().map(|f| f(py)));
     match (done.flatten(), f) {
         (Some(done), _) => done,
-        // The interpreter shuts down, or its collector is at work: nothing can be given back.
-        // SAFETY: the caller holds the lock.
+        // The interpreter is shutting down, or its collector is running: no object can be returned. SAFETY: the caller
+        // holds the lock.
         (None, Some(f)) => f(unsafe { Python::assume_attached() }),
         (None, None) => unreachable!("a closure that ran has a result"),
     }
@@ -129,10 +129,10 @@ pub fn attached<R>(f: impl FnOnce(Python<'_>) -> R) -> R {
 
 /// The exceptions to raise as soon as Python code runs again, and the threads of the calls that left them.
 static LATER: Mutex<Vec<(usize, PyErr)>> = Mutex::new(Vec::new());
-/// Their number, read at every check. Relaxed, because the lock publishes them.
+/// The number of these exceptions, read at every check. Relaxed, because the lock publishes them.
 static N_LATER: AtomicUsize = AtomicUsize::new(0);
 
-/// A number of this thread.
+/// An identifier of this thread.
 fn this_thread() -> usize {
     thread_local!(static HERE: u8 = const { 0 });
     HERE.with(|here| ptr::from_ref(here).addr())
@@ -157,7 +157,7 @@ pub fn raise_later(py: Python<'_>, error: PyErr) {
                     error.restore(py);
                     -1
                 }
-                // It was raised by a question.
+                // A check for signals has raised it already.
                 None => 0,
             })
         })
@@ -197,7 +197,7 @@ pub fn visited(f: impl FnOnce() -> c_int) -> c_int {
 fn report(panic: Box<dyn Any + Send>, is_seen: bool) {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let text = text.unwrap_or("panic of burtorch").to_owned();
-    // A payload whose destructor panics must not do so here.
+    // The destructor of the payload may panic, which must not happen here.
     std::mem::forget(panic);
     let set = || {
         attached(|py| {

@@ -135,7 +135,7 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
         Error::Stale { index: u32::MAX } => {
             "this node was removed from its graph by a rewind or a clear; build it again after the rewind".into()
         }
-        // The core's words are for Rust.
+        // The core's message names Rust types.
         Error::GraphMismatch { what: what @ ("a value" | "the value") } => format!(
             "{what} belongs to another graph; use values of one graph in one expression, or start from its number with \
              Value(other.data, graph=...)"
@@ -171,13 +171,13 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
 fn malformed(py: Python<'_>, message: String, offset: u64, reason: String) -> PyErr {
     let error = derived(py, "FormatError", message);
     let value = error.value(py);
-    // An exception that cannot take attributes still says all in its message.
+    // If attributes cannot be set, the message still has all details.
     let _ = value.setattr("offset", offset).and_then(|()| value.setattr("reason", reason));
     error
 }
 
-/// The `OSError` of this number, of Python's subclass for it; as `derived`, created when it is raised. Windows has its own
-/// numbers, which Python converts to error numbers.
+/// The `OSError` with this number, an instance of Python's subclass for it; as `derived`, created when it is raised.
+/// Windows has different numbers, which Python converts.
 fn system(code: i32, path: std::path::PathBuf) -> PyErr {
     struct Arguments(i32, std::path::PathBuf);
     impl PyErrArguments for Arguments {

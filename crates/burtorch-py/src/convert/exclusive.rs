@@ -22,7 +22,7 @@ pub struct Guarded<T> {
     what: &'static str,
 }
 
-// SAFETY: `in_use` lets one thread at a time reach the content, or several that only read it.
+// SAFETY: `in_use` gives access to one thread at a time, or to several that only read.
 unsafe impl<T: Send + Sync> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
@@ -55,11 +55,11 @@ impl<T> Guarded<T> {
     }
 }
 
-/// While a call has exclusive access its object is in use, so references that are not visited then do no harm.
+/// During a call with exclusive access the object is in use, so references that are not visited do no harm.
 impl<T: HoldsObjects> HoldsObjects for Guarded<T> {
     fn visit(&self, visit: &mut Visitor<'_>) {
         if let Some(_in_use) = self.in_use.share() {
-            // SAFETY: shared access, as the flag says.
+            // SAFETY: the flag grants shared access.
             unsafe { &*self.content.get() }.visit(visit);
         }
     }
@@ -75,7 +75,7 @@ impl<T> Deref for Looking<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: while this lives nobody has the content alone.
+        // SAFETY: while this exists, no call has exclusive access.
         unsafe { &*self.content.get() }
     }
 }
@@ -90,7 +90,8 @@ impl<T> Deref for Entered<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the flag was down when this was made and is up while it lives, so nobody else reaches the content.
+        // SAFETY: the flag was clear when this was created and is set while it lives, so no other call accesses the
+        // content.
         unsafe { &*self.content.get() }
     }
 }

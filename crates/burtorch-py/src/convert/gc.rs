@@ -14,7 +14,7 @@ pub type Visitor<'a> = dyn FnMut(&Py<PyAny>) + 'a;
 
 /// A type with references to Python objects, or with none.
 pub trait HoldsObjects {
-    /// Calls `visit` with each.
+    /// Calls `visit` with each reference.
     fn visit(&self, visit: &mut Visitor<'_>);
 }
 
@@ -67,7 +67,7 @@ impl<T: HoldsObjects> HoldsObjects for Vec<T> {
 
 impl HoldsObjects for PyUntypedBuffer {
     fn visit(&self, visit: &mut Visitor<'_>) {
-        // SAFETY: the collector runs on an attached thread; the token is used for a look at a pointer.
+        // SAFETY: the collector runs on an attached thread; the token is only used to read a pointer.
         let py = unsafe { Python::assume_attached() };
         if let Some(object) = self.obj(py) {
             visit(object.as_unbound());
@@ -75,7 +75,7 @@ impl HoldsObjects for PyUntypedBuffer {
     }
 }
 
-/// Gives a class whose references are fixed a `__traverse__` over these fields.
+/// Defines `__traverse__` over these fields, for a class whose references do not change.
 macro_rules! collected {
     ($Class:ident: $($field:tt).+ $(, $($more:tt).+)*) => {
         #[pymethods]

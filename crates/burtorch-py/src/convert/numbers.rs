@@ -23,7 +23,7 @@ use crate::convert::errors::if_any;
 pub enum Number {
     /// The number.
     Is(f64),
-    /// Not a number that can mix with values.
+    /// Not a number that values accept as an operand.
     IsNot,
     /// Reading it failed; the Python error is set.
     Failed,
@@ -48,7 +48,7 @@ pub unsafe fn number(object: *mut ffi::PyObject) -> Number {
 unsafe fn number_slow(object: *mut ffi::PyObject) -> Number {
     // SAFETY: by the contract of `number`.
     unsafe {
-        // Integers first: telling them takes no call.
+        // Integers first, because recognising them needs no call.
         if ffi::PyLong_Check(object) != 0 {
             let x = ffi::PyLong_AsDouble(object);
             return if x == -1.0 && !ffi::PyErr_Occurred().is_null() { Number::Failed } else { Number::Is(x) };
@@ -95,7 +95,7 @@ pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if is_ndarray(object) {
         return Ok(true);
     }
-    // A class written in Python has a name without a dot here. The dtype of Graphs and Parameters is a name.
+    // Classes written in Python have a name without a dot here. The dtypes of Graphs and Parameters are strings.
     let name = type_name_of(object);
     if name == c"array.array" || name.to_bytes().starts_with(b"burtorch.") && name != c"burtorch.Array" {
         return Ok(false);
@@ -114,12 +114,13 @@ fn type_name_of<'a>(object: &'a Bound<'_, PyAny>) -> &'a CStr {
     unsafe { CStr::from_ptr((*ffi::Py_TYPE(object.as_ptr())).tp_name) }
 }
 
-/// Whether `object` is a real NumPy scalar or 0-d array, judged by its class's attributes: NumPy is not imported for it.
+/// Whether `object` is a real NumPy scalar or 0-d array. Judged by the attributes of its class, without importing
+/// NumPy.
 unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> PyResult<bool> {
     let kind = |py: Python<'_>| -> PyResult<bool> {
         // SAFETY: a living object under the GIL, by the contract of `number`.
         let object = unsafe { Bound::from_borrowed_ptr(py, object) };
-        // An Array of a trace has a dtype and no number.
+        // An Array of a trace has a dtype but no number.
         let is_array = type_name_of(&object) == c"burtorch.Array";
         if is_array
             || !has_dtype(&object)?
@@ -163,8 +164,8 @@ pub fn float_buffer(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<f64>>> {
     Ok(None)
 }
 
-/// Whether a buffer's numbers have this machine's byte order: PyO3 0.30 treats big-endian ones as native on little-endian
-/// machines.
+/// Whether a buffer's numbers have the native byte order: PyO3 0.30 treats big-endian numbers as native on
+/// little-endian machines.
 fn has_native_order<T: Element>(buffer: &PyBuffer<T>) -> bool {
     let foreign: &[u8] = if cfg!(target_endian = "little") { b">!" } else { b"<" };
     buffer.format().to_bytes().first().is_some_and(|order| !foreign.contains(order))
@@ -195,7 +196,7 @@ pub fn wide_number(object: &Bound<'_, PyAny>) -> PyResult<Option<f128>> {
     if !is_given_as_text && !object.is_instance_of::<PyInt>() && !is_decimal()? {
         return Ok(None);
     }
-    // Python limits the digits of an int that it turns into text; hexadecimal has no such limit, but these are rare.
+    // Python limits the digits of an int in a conversion to text; hexadecimal has no limit, but such ints are rare.
     let text = object.str()?.to_string();
     let text = if object.is_instance_of::<pyo3::types::PyBool>() {
         if object.is_truthy()? { "1".into() } else { "0".into() }

@@ -9,10 +9,10 @@ use pyo3::prelude::*;
 use super::arrays::Array;
 use super::signals::quietly;
 
-/// Calls `f` with the bytes of an object without a shape, such as those of ctypes; `None` if it has none.
+/// Calls `f` with the bytes of an object without a shape, such as a ctypes object; `None` if it has none.
 fn plain_bytes(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> Option<bool> {
     let mut view = std::mem::MaybeUninit::<pyo3::ffi::Py_buffer>::uninit();
-    // SAFETY: a living object; the view is filled where the call succeeds, and released once; an error is taken.
+    // SAFETY: a living object; the view is filled if the call succeeds, and released once; an error is cleared.
     unsafe {
         if pyo3::ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), pyo3::ffi::PyBUF_SIMPLE) < 0 {
             pyo3::ffi::PyErr_Clear();
@@ -27,14 +27,14 @@ fn plain_bytes(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> O
     }
 }
 
-/// Calls `f` with the type, the shape and the bytes of an array of any type, by rows, until it returns false; false if it did,
-/// or if the object is not an array.
+/// Calls `f` with the type, the shape and the bytes of an array of any type, row by row, until it returns false.
+/// Returns false in that case, and if the object is not an array.
 fn pieces(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> bool {
     let Ok(buffer) = PyUntypedBuffer::get(object) else {
         if let Some(goes_on) = plain_bytes(object, &mut f) {
             return goes_on;
         }
-        // NumPy exports no dates and the like; its own method runs no Python code.
+        // NumPy exports no buffer for dates and similar types; its own method runs no Python code.
         let array = || object.py().import("numpy")?.getattr("ndarray");
         let py = object.py();
         let is_one = quietly(py, || object.is_instance(&array()?)).unwrap_or(false);
@@ -49,13 +49,13 @@ fn pieces(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> bool {
         return true;
     }
     if buffer.is_c_contiguous() {
-        // SAFETY: a contiguous buffer of so many bytes that is held here.
+        // SAFETY: a contiguous buffer of this many bytes that is held here.
         return f(unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) });
     }
     let size = buffer.item_size();
     let array = Array::of_bytes(buffer);
     let mut goes_on = true;
-    // SAFETY: `for_each` visits the entries of the buffer, each of so many bytes.
+    // SAFETY: `for_each` visits the entries of the buffer, each of this many bytes.
     array.for_each(|at| goes_on = goes_on && f(unsafe { std::slice::from_raw_parts(at, size) }));
     goes_on
 }

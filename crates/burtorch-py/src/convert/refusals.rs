@@ -11,11 +11,11 @@ use pyo3::prelude::*;
 use crate::convert::errors::derived;
 use crate::convert::signals::quietly;
 
-/// How many functions are traced in all threads; at 0 nothing else is checked.
+/// The number of functions being traced in all threads; at 0 nothing else is checked.
 static N_TRACING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// How many of them this thread records, one inside the other.
+    /// The number of nested traces on this thread.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
     /// Whether a body traced with Values has reached an operation that needs Arrays.
     static NEEDS_ARRAYS: Cell<NeedsArrays> = const { Cell::new(NeedsArrays::No) };

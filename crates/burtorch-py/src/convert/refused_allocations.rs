@@ -19,7 +19,7 @@ struct Refusing;
 static ALLOCATOR: Refusing = Refusing;
 
 fn is_refused() -> bool {
-    // What the reserve is for: its size is not modelled.
+    // Emergency reserves are not limited: their size is not modelled.
     if LEFT.load(Relaxed) == usize::MAX || is_reserve_out() {
         return false;
     }
@@ -33,7 +33,7 @@ fn is_refused() -> bool {
     is_refused
 }
 
-// SAFETY: what is not refused is left to the system's allocator.
+// SAFETY: allocations that are not refused are passed to the system's allocator.
 unsafe impl GlobalAlloc for Refusing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: by the contract of this method.
@@ -56,8 +56,8 @@ unsafe impl GlobalAlloc for Refusing {
     }
 }
 
-/// Refuses the allocation after the next ``n``, and with ``rest`` all later ones; without ``n`` none any more. Returns how many
-/// were refused since the last call.
+/// Refuses the allocation after the next ``n``, and with ``rest`` all later ones; without ``n`` stops refusing. Returns
+/// the number of refusals since the last call.
 #[pyfunction]
 #[pyo3(signature = (n = None, rest = false, /))]
 fn _refuse(n: Option<usize>, rest: bool) -> usize {

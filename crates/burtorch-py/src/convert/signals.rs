@@ -53,7 +53,7 @@ impl Poll {
 }
 
 thread_local! {
-    /// For the present work on this thread, once it has checked.
+    /// The state of the current work on this thread, after its first check.
     static NOW: Cell<Option<Poll>> = const { Cell::new(None) };
     /// The exception that ended the last work early, until it is raised.
     static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
@@ -70,7 +70,7 @@ pub fn asked<T>(work: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_cor
 }
 
 fn ask() -> bool {
-    // Taken out, as a handler may do such work itself.
+    // Taken out, because a handler may start such work itself.
     let mut poll = NOW.take().unwrap_or_else(Poll::new);
     let is_over = poll.stop();
     NOW.set(Some(poll));

@@ -58,7 +58,7 @@ pub fn watched(stop: Option<&Bound<'_, PyStop>>, deadline: Option<f64>) -> PyRes
     match deadline {
         None => Ok(stop.map(|_| token())),
         Some(seconds) if seconds >= 0.0 => {
-            // Longer ones than the clock can tell are none.
+            // Delays beyond the range of the clock count as infinite.
             Ok(Some(Duration::try_from_secs_f64(seconds).map_or_else(|_| token(), |time| token().after(time))))
         }
         Some(found) => {

@@ -13,12 +13,12 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 thread_local! {
-    /// For a thread that shares Python calls with others: which of them has the GIL, or is about to take it.
+    /// For a thread that shares Python calls with others: the baton that tells which thread may take the GIL.
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 
-/// Threads that call Python code need the GIL for a microsecond at a time. A thread that waits for the GIL sleeps, and waking
-/// up takes as long as fifty such turns; so they pass a baton, and wait for it awake.
+/// Threads that call Python code need the GIL for a microsecond at a time. A thread that waits for the GIL sleeps, and
+/// waking up takes as long as fifty such calls; so threads pass a baton, and spin while they wait for it.
 struct Turn {
     baton: Arc<Baton>,
     is_mine: bool,
@@ -71,7 +71,8 @@ fn in_turn<T>(baton: &Arc<Baton>, call: impl FnOnce(Python<'_>) -> T) -> T {
 /// Registers this thread with the interpreter for good: creating and freeing the state of a thread takes some ten
 /// microseconds.
 fn keep_thread_state() {
-    // SAFETY: any thread may ask; one without a state gets one, which is left attached nowhere, as by a thread that waits.
+    // SAFETY: any thread may call this; a thread without a state gets one, and is detached again, like a waiting
+    // thread.
     unsafe {
         if ffi::PyGILState_GetThisThreadState().is_null() {
             ffi::PyGILState_Ensure();
@@ -89,17 +90,17 @@ impl Drop for Back {
     }
 }
 
-/// Whether this thread may take the GIL. CPython ends a process that has no memory for the state of a thread.
+/// Whether this thread may take the GIL. CPython ends the process if it has no memory for a thread's state.
 fn may_attach() -> bool {
-    /// The state, and the other allocations before it.
+    /// The thread state, and other allocations before it.
     const ROOM: usize = 16 << 20;
-    // SAFETY: any thread may ask.
+    // SAFETY: any thread may call this.
     unsafe { !ffi::PyGILState_GetThisThreadState().is_null() || has_room(ROOM) }
 }
 
 /// Calls `work`, which does all remaining work, on this many threads if there are as many, with the GIL.
 pub fn on_threads(py: Python<'_>, threads: usize, work: &(dyn Fn(Python<'_>) + Sync)) {
-    // More threads than cores would wait awake for those that have none.
+    // With more threads than cores, spinning would take time from working threads.
     let baton = (threads <= sync::n_cores()).then(|| Arc::new(Baton::new()));
     detached(py, || {
         sync::run(threads, threads, &|_| match &baton {
@@ -108,6 +109,6 @@ pub fn on_threads(py: Python<'_>, threads: usize, work: &(dyn Fn(Python<'_>) + S
             None => Python::attach(work),
         });
     });
-    // Of the calls above it may be that none was made.
+    // Possibly none of the calls above was made.
     work(py);
 }

@@ -20,7 +20,7 @@ use crate::graph::parameters::{attach, check_dtype, parameters_read, with_values
 use crate::graph::{LONG, PyGraph};
 use crate::params::PyParameters;
 
-/// Nodes named by an argument.
+/// The nodes selected by an argument.
 enum Chosen {
     Run(Range),
     List(Vec<NodeId>),
@@ -35,7 +35,7 @@ impl Chosen {
     }
 }
 
-/// The nodes given by `first` and `last`: a range, the last included, or a sequence of Values.
+/// The nodes from `first` to `last`, inclusive, or a sequence of Values.
 fn chosen(graph: &Bound<'_, PyGraph>, first: Option<&Bound<'_, PyAny>>, last: Option<u32>) -> PyResult<Chosen> {
     let py = graph.py();
     if let Some(list) = first.filter(|first| !first.is_instance_of::<PyInt>()) {
@@ -66,7 +66,7 @@ pub fn save_raw<'py>(
     let py = graph.py();
     let contents = contents_named(what)?;
     let nodes = chosen(graph, first, last)?;
-    // The target is evaluated before the numbers are read: its Python code may change the graph.
+    // The target is read before the numbers, because its Python code may change the graph.
     let buffer = match target {
         Some(target) if !target.is_instance_of::<pyo3::types::PyString>() => writable(target, "the target")?,
         _ => None,
@@ -176,7 +176,7 @@ fn make(py: Python<'_>, bytes: &[u8], parameters: &[Py<PyParameters>], making: M
     let n = graph.len();
     let made = Py::new(py, PyGraph::around(graph, making.reclaim))?;
     made.get().with(py, |cell| {
-        // Loaded nodes are not reclaimed before a Value could be made for them.
+        // Prevents a reclaim of loaded nodes before they have Values.
         cell.set_limit(cell.limit().max(u32::try_from(2 * n).unwrap_or(u32::MAX)));
         attach(py, cell, parameters)
     })?;

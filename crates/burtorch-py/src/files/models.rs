@@ -11,7 +11,7 @@ fn models(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import("burtorch._models")
 }
 
-/// Methods of models of symbols.
+/// Methods of models with token ids.
 macro_rules! with_vocabulary {
     ($($Model:ident)*) => { $(
         #[pymethods]

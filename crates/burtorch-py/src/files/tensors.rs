@@ -15,7 +15,7 @@ type Named = Vec<(String, Py<PyTensor>)>;
 /// Tensors of the core, and the Parameters that contain all of them.
 type Owned = (Py<PyParameters>, Vec<(String, Tensor)>);
 
-/// Collects them; the core refuses tensors of other Parameters.
+/// Collects tensors of the core, which refuses tensors of different Parameters.
 fn owned(py: Python<'_>, named: &Named) -> PyResult<Owned> {
     let Some((_, first)) = named.first() else {
         return Err(PyValueError::new_err("expected at least one tensor"));

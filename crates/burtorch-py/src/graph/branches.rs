@@ -131,7 +131,7 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
         if depth(cell, py) >= DEEPEST {
             return Err(PyValueError::new_err(format!("branches can be nested at most {DEEPEST} deep")));
         }
-        // Branches read values, and no value is computed while they are open.
+        // Branches read values, and values are not computed while they are open.
         if cell.n_unevaluated > 0 {
             cell.settle_all();
         }
@@ -140,12 +140,13 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
     })?;
     let mut branches = Vec::new();
     branches.try_reserve_exact(n).map_err(|_| no_memory(n)).or_raise(py)?;
-    // Each branch gets the memory of its number's last branch.
+    // Each branch gets the memory of the previous branch with its number.
     for branch in kept.into_iter().take(n) {
         let branch = branch.into_bound(py);
         // SAFETY: under the GIL, for this statement.
         let its_own = unsafe { cell_of(&branch) }.branching.as_mut().map(|own| std::mem::take(&mut own.joined));
-        // Dropped objects may run Python code, so they are dropped while no cell is in use, and before branch ownership is checked.
+        // Dropping objects may run Python code, so they are dropped while no cell is in use, before branch ownership is
+        // checked.
         drop(its_own);
         branches.push(if is_forgotten(&branch) { branch } else { take_over(&branch, kind)? });
     }
@@ -155,11 +156,11 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
     for own in others {
         branches.push(Bound::new(py, PyGraph::around(own, false))?);
     }
-    // Making objects may run Python code, so the graph is checked again.
+    // Creating objects may run Python code, so the graph is checked again.
     graph.get().with(py, |cell| {
         // SAFETY: the branches are not shared yet.
         let mut cells: Vec<&mut Cell> = branches.iter().map(|branch| unsafe { cell_of(branch) }).collect();
-        // All allocations first.
+        // All allocations come first.
         let open = branches.iter().map(|b| b.clone().unbind()).collect();
         branching(cell);
         for own in &mut cells {
@@ -217,13 +218,12 @@ fn take_over<'py>(joined: &Bound<'py, PyGraph>, kind: ScalarType) -> PyResult<Bo
     Bound::new(joined.py(), PyGraph::around(own, false))
 }
 
-/// Whether only the caller can reach a joined branch, so that it may be a new one.
+/// Whether only the caller has a reference to a joined branch, so that it can be reused.
 #[cfg(not(Py_GIL_DISABLED))]
 fn is_forgotten(joined: &Bound<'_, PyGraph>) -> bool {
     use pyo3::ffi::{Py_REFCNT, PyObject};
 
-    // SAFETY: a living object, under the GIL; the offset is that of a pointer in objects of the type, if there
-    // are weak references to these.
+    // SAFETY: a living object, under the GIL; the offset is that of the weak reference pointer, if the type has one.
     unsafe {
         let at = (*joined.get_type_ptr()).tp_weaklistoffset;
         let references = || joined.as_ptr().byte_offset(at).cast::<*mut PyObject>().read();
@@ -231,7 +231,7 @@ fn is_forgotten(joined: &Bound<'_, PyGraph>) -> bool {
     }
 }
 
-/// Without a GIL this is unknown.
+/// Without a GIL the answer is unknown.
 #[cfg(Py_GIL_DISABLED)]
 fn is_forgotten(_joined: &Bound<'_, PyGraph>) -> bool {
     false
@@ -299,9 +299,9 @@ fn leave_locked(graph: &Bound<'_, PyGraph>, failed: bool) {
     let entered = &mut branching(cell).entered;
     *entered = entered.take().filter(|(_, depth)| *depth > 1).map(|(thread, depth)| (thread, depth - 1));
     if entered.is_none() {
-        // If another thread uses the graph, its temporaries are with it.
+        // If another thread uses the graph, it also has the temporaries.
         if !cell.is_away {
-            // It is read-only from now on.
+            // From now on the graph is read-only.
             if cell.n_unevaluated > 0 {
                 cell.settle_all();
             }

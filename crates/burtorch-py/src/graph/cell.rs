@@ -85,7 +85,7 @@ impl From<Box<dyn ErasedGraph>> for AnyGraph {
     }
 }
 
-/// A graph out of its box.
+/// Moves a graph out of its box.
 fn plain<S: Scalar>(graph: Box<dyn ErasedGraph>, of: fn(Graph<'static, S>) -> AnyGraph) -> AnyGraph {
     match (graph as Box<dyn Any>).downcast::<Graph<'static, S>>() {
         Ok(graph) => of(*graph),
@@ -134,7 +134,7 @@ pub struct Cell {
     next_serial: u64,
     /// The object of each node.
     pub objects: Objects,
-    /// Reclaim above this number of nodes.
+    /// Reclaim when the graph exceeds this number of nodes.
     limit: u32,
     /// The generations of nodes and handles.
     pub generations: Generations,
@@ -194,7 +194,7 @@ impl Cell {
 
     /// Makes this equal to a new cell around the graph, without automatic reclaim.
     pub fn reset(&mut self) {
-        // All fields by name, so that none is forgotten.
+        // Names all fields, so that none is forgotten.
         let Cell {
             graph: _,
             handles,
@@ -281,7 +281,7 @@ impl Cell {
     pub fn settle_all(&mut self) {
         let Cell { graph, handles, .. } = self;
         handles.for_each(|handle| {
-            // The handle of a node removed by a rewind does not change, so that its next use reports it.
+            // The handle of a node removed by a rewind stays unchanged, so that its next use reports it.
             let _ = settle(graph, handle);
         });
         self.n_unevaluated = 0;

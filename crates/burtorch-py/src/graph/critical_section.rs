@@ -52,9 +52,9 @@ mod held {
     /// Living objects, or one that is being deallocated; the thread is attached to the interpreter.
     pub unsafe fn section<R>(a: *mut ffi::PyObject, b: *mut ffi::PyObject, f: impl FnOnce() -> R) -> R {
         debug_assert!(!a.is_null() && !b.is_null());
-        // SAFETY: zeros are a section that has not begun.
+        // SAFETY: a zeroed section is one that has not begun.
         let mut section = Section(unsafe { std::mem::zeroed() });
-        // SAFETY: it stays where it is until it ends; two that are the same are taken once.
+        // SAFETY: it does not move until it ends; two equal objects are locked once.
         unsafe { ffi::PyCriticalSection2_Begin(&raw mut section.0, a, b) };
         f()
     }
@@ -71,7 +71,7 @@ mod held {
         unsafe { section(graph, graph, f) }
     }
 
-    /// Where the content of a `Graph` begins in its object.
+    /// The offset of the content of a `Graph` in its object.
     static OFFSET: OnceLock<usize> = OnceLock::new();
 
     /// Runs `f` while no other thread uses the graph.

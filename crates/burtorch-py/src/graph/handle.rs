@@ -72,21 +72,21 @@ impl Handle {
 /// The handles of one graph, by the number of reclaims they have survived.
 #[derive(Debug)]
 pub struct LiveHandles {
-    /// None.
+    /// Handles that no reclaim has examined.
     new: List,
-    /// One.
+    /// Handles that one reclaim has examined.
     young: List,
-    /// More, or one that examined all nodes.
+    /// Handles that several reclaims, or a full one, have examined.
     old: List,
-    /// A dead handle in one of the lists, before those reported by `unseen`: the lists are in order, the newest
-    /// first. Null if none were reported.
+    /// A dead handle in one of the lists, the last one before those reported by `unseen`: the lists are in order,
+    /// newest first. Null if none were reported.
     seen: *mut Handle,
 }
 
-// SAFETY: the pointers are only followed under the GIL, or with exclusive access to the graph.
+// SAFETY: the pointers are only dereferenced under the GIL, or with exclusive access to the graph.
 unsafe impl Send for LiveHandles {}
 
-// SAFETY: as above: a handle that moves to another thread is not in a list yet, or does so with its object.
+// SAFETY: as above: a handle that moves to another thread is not in a list yet, or moves with its object.
 unsafe impl Send for Handle {}
 
 impl Default for LiveHandles {
@@ -127,7 +127,7 @@ impl LiveHandles {
         let mut seen = Box::new(Handle::of_value(0, 0));
         seen.kill();
         self.seen = Box::into_raw(seen);
-        // SAFETY: fresh memory, which is freed after removal from its list.
+        // SAFETY: new memory, which is freed after removal from its list.
         unsafe { self.add(self.seen) }
     }
 
@@ -216,7 +216,7 @@ struct List {
 impl List {
     fn new() -> Self {
         let head = Box::into_raw(Box::new(Link { before: ptr::null_mut(), after: ptr::null_mut() }));
-        // SAFETY: fresh memory of our own.
+        // SAFETY: new memory that is not shared.
         unsafe { ((*head).before, (*head).after) = (head, head) };
         List { head }
     }
@@ -224,7 +224,7 @@ impl List {
     /// Moves all handles to another list.
     fn move_to(&mut self, other: &mut List) {
         let (from, to) = (self.head, other.head);
-        // SAFETY: the heads live as long as the lists do, and what is in a list is valid.
+        // SAFETY: the heads live as long as the lists, and list members are valid.
         unsafe {
             let (first, last) = ((*from).after, (*from).before);
             if first == from {
@@ -242,7 +242,7 @@ impl List {
         self.handles().for_each(|handle| f(unsafe { &mut *handle }));
     }
 
-    /// The handles in order. Whoever goes through them adds and removes none.
+    /// The handles in order. The list must not change during the iteration.
     fn handles(&self) -> impl Iterator<Item = *mut Handle> + use<> {
         let head = self.head;
         // SAFETY: the head lives as long as the list.
@@ -260,8 +260,8 @@ impl List {
 
 impl Drop for List {
     fn drop(&mut self) {
-        // SAFETY: from a box. Objects with handles own their graph, so that none is in a list when the graph goes; a branch
-        // whose handles have moved is empty too.
+        // SAFETY: from a box. Objects with handles own their graph, so the list is empty when the graph is dropped; a
+        // branch whose handles have moved is empty too.
         unsafe {
             debug_assert!((*self.head).after == self.head);
             drop(Box::from_raw(self.head));

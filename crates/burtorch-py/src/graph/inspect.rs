@@ -12,7 +12,7 @@ use super::branches::kept_for_branches;
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers;
 
-/// What find_nonfinite() found: op, index, inputs.
+/// The result of find_nonfinite(): op, index, inputs.
 type NonFinite<'py> = (&'static str, u32, Vec<Bound<'py, PyAny>>);
 
 #[pymethods]

@@ -24,7 +24,7 @@ collected!(PyMark: graph);
 impl Drop for PyMark {
     fn drop(&mut self) {
         let number = self.number;
-        // Whatever the graph is doing, because marks are stored elsewhere. Without an error, which would need memory.
+        // Possible at any time, because marks are stored separately. Returns no error, which would need memory.
         Python::try_attach(|_| self.graph.get().end_of_trace(|cell| cell.marks.remove(&number)));
     }
 }
@@ -85,7 +85,7 @@ impl PyScope {
         PyGraph::__exit__(graph, exception)?;
         let mark = self.marks.lock().ok().and_then(|mut marks| marks.pop());
         let rewound = mark.map_or(Ok(()), |mark| PyGraph::rewind(graph, mark.bind(py)));
-        // An exception of the block is more important than the news that the block has cleared the graph.
+        // An exception from the block is more important than the error that the block has cleared the graph.
         let failed = exception.get_item(0).is_ok_and(|class| !class.is_none());
         if failed { Ok(()) } else { rewound }
     }

@@ -92,7 +92,7 @@ pub struct PyGraph {
     _memory: Option<CallerMemory>,
 }
 
-// SAFETY: the cell is only touched under the GIL, or by the one call that has marked it busy.
+// SAFETY: the cell is only accessed under the GIL, or by the single call that has marked it busy.
 unsafe impl Sync for PyGraph {}
 
 /// The Arrays of a graph.
@@ -166,7 +166,7 @@ impl PyGraph {
         f: impl FnOnce(&mut Cell, &mut crate::graph::trace::Trace) -> PyResult<T>,
     ) -> PyResult<Option<T>> {
         locked_self(self, || {
-            // SAFETY: under the GIL; `f` is ours and calls no Python code.
+            // SAFETY: under the GIL; `f` is internal and calls no Python code.
             let cell = unsafe { &mut *self.cell.get() };
             let trace = cell.trace.take_if(|trace| trace.is_active);
             let mut out = TraceOut { cell, trace };
@@ -179,7 +179,7 @@ impl PyGraph {
 
     /// The cell of an unreachable graph, or of a trace that is over.
     pub fn end_of_trace<T>(&self, f: impl FnOnce(&mut Cell) -> T) -> T {
-        // SAFETY: under the GIL; `f` is ours and calls no Python code.
+        // SAFETY: under the GIL; `f` is internal and calls no Python code.
         locked_self(self, || f(unsafe { &mut *self.cell.get() }))
     }
 
@@ -211,7 +211,7 @@ impl PyGraph {
     /// Runs `f` on the cell, unless the graph is busy.
     pub fn with_as_is<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
         locked_self(self, || {
-            // SAFETY: under the GIL, and `f` is ours: if it may run Python code it marks the cell busy.
+            // SAFETY: under the GIL, and `f` is internal: if it may run Python code it marks the cell busy.
             let cell = unsafe { &mut *self.cell.get() };
             if cell.is_busy() && !cell.is_traced() {
                 return Err(cell.refusal(py));
@@ -270,7 +270,8 @@ impl PyGraph {
         traverse(unsafe { &*self.cell.get() }, visit)
     }
 
-    /// Drops the objects that the graph has acquired since its creation. It is unreachable, and refuses calls from now on.
+    /// Drops the objects that the graph has acquired since its creation. The graph is unreachable, and refuses calls
+    /// from now on.
     fn __clear__(&self) {
         let held = self.end_of_trace(|cell| {
             cell.set_busy(true);

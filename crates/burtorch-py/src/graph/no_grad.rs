@@ -13,7 +13,7 @@ thread_local! {
     static NO_GRAD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether any thread is in a `with no_grad():` block. Relaxed, as a thread only needs to see its own entries.
+/// Whether any thread is in a `with no_grad():` block. Relaxed, because a thread must only see its own entries.
 #[inline]
 fn no_grad_somewhere() -> bool {
     NO_GRAD_BLOCKS.load(Ordering::Relaxed) != 0

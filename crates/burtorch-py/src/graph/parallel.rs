@@ -20,12 +20,12 @@ struct Calls {
     items: Py<PyList>,
     results: Py<PyList>,
     numbers: GuidedChunks,
-    /// By the number of the call.
+    /// Errors with the number of their call.
     errors: Mutex<Vec<(usize, PyErr)>>,
 }
 
 impl Calls {
-    /// Takes one item after the other until none is left, or a call has failed.
+    /// Takes items in order until none is left, or a call has failed.
     fn take_items(&self, py: Python<'_>) {
         while let Some(k) = self.numbers.take().map(|portion| portion.start) {
             if let Err(error) = self.call(py, k) {

@@ -14,7 +14,7 @@ use crate::graph::cell::{Cell, Marks};
 use crate::graph::handle::{Handle, LiveHandles};
 use crate::graph::objects::Objects;
 
-/// The least number of nodes built between two reclaims: they fit in the first-level cache.
+/// The smallest number of nodes built between two reclaims: they fit in the first-level cache.
 const NURSERY: u32 = 1024;
 /// Below this number of old nodes, the old are not examined.
 const FEW_OLD: u32 = 1024;
@@ -24,7 +24,7 @@ const FEW_PARAMETERS: usize = 8;
 /// The generations of a graph.
 #[derive(Debug)]
 pub struct Generations {
-    /// Nodes below are old, and so are their handles, except new ones. None before the first reclaim.
+    /// Nodes below are old, and so are their handles, except new ones. `None` before the first reclaim.
     old: Option<Mark>,
     /// Nodes below have survived a reclaim.
     survived: Option<Mark>,
@@ -98,8 +98,8 @@ impl Cell {
         }
     }
 
-    /// Removes young nodes that no handle reaches, or dead nodes of any age if no line separates them, or many
-    /// are old; sets the time of the next reclaim.
+    /// Removes young nodes that no handle reaches; or dead nodes of any age, if no mark separates them or many nodes
+    /// are old. Sets the time of the next reclaim.
     #[cold]
     #[inline(never)]
     fn reclaim(&mut self) -> Result<usize> {
@@ -109,7 +109,7 @@ impl Cell {
         let Generations { old, survived, full_above, by_itself, .. } = self.generations;
         let n_before = self.graph.len();
         let graph = &mut *self.graph;
-        // Invalid marks draw no line.
+        // Invalid marks do not separate nodes.
         let holds = |mark: &Mark| graph.check_mark(*mark).is_ok();
         let lines = old.filter(|old| old.len() as u32 <= full_above && holds(old)).zip(survived.filter(holds));
         let (line, survived) = lines.unwrap_or_else(|| (graph.start(), graph.start()));
@@ -126,7 +126,7 @@ impl Cell {
             self.handles.grow_older();
         }
         if by_itself {
-            // If many nodes survive, later ones will too: the fewer reclaims the better, within the limits of memory.
+            // If many nodes survive, later ones will too, so reclaims become rarer, within the limits of memory.
             let n_more = (2 * (n_left - n_old)).min(n_left / 2).max(self.marks.len()).max(NURSERY as usize);
             self.set_limit(u32::try_from(n_left + n_more).unwrap_or(u32::MAX));
         }
@@ -147,8 +147,8 @@ impl Cell {
     }
 }
 
-/// Compacts a graph above a line, which may be its start, and renumbers everything that refers to nodes there. Returns the
-/// number of remaining nodes, and the new position of `survived`.
+/// Compacts the graph above a mark, which may be its start, and renumbers everything that refers to nodes there.
+/// Returns the number of remaining nodes, and the new position of `survived`.
 fn compact(
     graph: &mut dyn ErasedGraph,
     line: Mark,
@@ -196,7 +196,7 @@ fn compact(
         },
     )?;
     let survived = places.pop().unwrap_or(line);
-    // They are all there, so this needs no memory.
+    // All of them exist, so this needs no memory.
     for (number, place) in numbers.iter().zip(places) {
         marks.insert(*number, place);
     }

@@ -98,7 +98,7 @@ impl PyGraph {
             read.push(subset.owner().clone_ref(py));
         }
         let before = with_gradients(py, &read, |all| all.iter_mut().map(|any| gradients_of(any)).collect::<Vec<_>>())?;
-        // A short pass would change leaves as it runs.
+        // A short pass is not interruptible, because it would leave leaves partly changed.
         let swept = until(py, Some(stop), || match subset {
             Some(subset) => self.sweep_some(py, sweep.root, sweep.seed, subset),
             None => self.sweep_carefully(py, sweep),

@@ -27,7 +27,7 @@ pub struct PyDenseCall {
     is_stale: AtomicBool,
 }
 
-/// What `affine` needs besides its input.
+/// The arguments of `affine` besides its input.
 struct Parts {
     weight: Py<PyTensor>,
     bias: Option<Py<PyTensor>>,
@@ -82,7 +82,7 @@ impl PyDenseCall {
         activation: Option<&str>,
     ) -> PyResult<()> {
         let activation = activation_named(py, activation)?;
-        // A second thread may have stored the same.
+        // Another thread may have stored the same parts.
         let _ = self.parts.set(Parts { weight, bias, activation });
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Models for Python: `CharMLP`, `MLP` and `Linear` over the tensors of `Parameters`.
 
-/// Attributes with the sizes of a model.
+/// Attributes for the sizes of a model.
 macro_rules! shape_getters {
     ($class:ident: $($(#[$doc:meta])* $name:ident: $kind:ty;)*) => {
         #[allow(unsafe_op_in_unsafe_fn, reason = "what the attribute makes of names that are written here")]
@@ -43,11 +43,11 @@ use crate::params::{PyParameters, PyTensor, with_kernels};
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one per Python model, and it is never moved")]
 pub enum AnyModel {
-    /// Tokens in, logits out.
+    /// Token ids in, logits out.
     Chars(CharMlp),
     /// Numbers in, numbers out.
     Dense(Mlp),
-    /// Tokens in, logits for each of them out.
+    /// Token ids in, logits for each of them out.
     Tokens(Gpt),
 }
 
@@ -77,7 +77,7 @@ pub fn model_of(object: &Bound<'_, PyAny>) -> PyResult<(AnyModel, Py<PyParameter
         let model = model.get();
         return Ok((AnyModel::Tokens(model.model.clone()), model.params.clone_ref(py)));
     }
-    // The inner layer of nn.Linear has its numbers.
+    // The inner layer of nn.Linear holds its tensors.
     let layer = object.getattr_opt("_layer")?;
     if let Ok(layer) = layer.as_ref().unwrap_or(object).cast::<PyLinear>() {
         let layer = layer.get();
@@ -90,7 +90,7 @@ pub fn model_of(object: &Bound<'_, PyAny>) -> PyResult<(AnyModel, Py<PyParameter
     )))
 }
 
-/// The numbers of nodes that `build` appends to a temporary graph.
+/// The values of the nodes that `build` appends to a temporary graph.
 fn evaluate<E: Float>(
     params: &Parameters<'_, E>,
     build: impl FnOnce(&mut Graph<'_, E>, &Parameters<'_, E>) -> burtorch_core::Result<Range>,
@@ -105,7 +105,7 @@ fn tensor(py: Python<'_>, params: &Py<PyParameters>, tensor: Tensor, name: Optio
     PyTensor::new(params.clone_ref(py), tensor, name)
 }
 
-/// The name of a part of an optionally named object.
+/// The name of a part of an object that may be unnamed.
 fn part(name: &Option<String>, part: &str) -> Option<String> {
     name.as_ref().map(|name| format!("{name}.{part}"))
 }

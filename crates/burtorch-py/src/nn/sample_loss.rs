@@ -18,7 +18,7 @@ use crate::nn::{AnyModel, model_of};
 use crate::node::vector::{reclaim_if_due, wrap};
 use crate::params::PyParameters;
 
-/// One sample as it was read.
+/// A sample, as read from its arguments.
 #[derive(Default)]
 struct Sample {
     tokens: Vec<u32>,

@@ -53,7 +53,8 @@ impl Callable {
         Err(PyValueError::new_err(format!("a gradient has {} numbers, expected {}", gradient.len(), self.d)))
     }
 
-    /// Calls `with` for the mean of all samples, or for each one if they have weights: factor, value, gradient.
+    /// Calls `with` with factor, value and gradient: once for the mean of all samples, or once per sample if they have
+    /// weights.
     fn sum(&self, x: &[f64], samples: Samples<'_>, with: &mut dyn FnMut(f64, f64, &[f64])) -> Result<()> {
         let mut gradient = Vec::new();
         let done = Python::attach(|py| {

@@ -45,7 +45,7 @@ impl burtorch_core::opt::Exchange for PyExchange {
             read_numbers(&found, all, "what processes sent").map(drop)
         });
         done.map_err(|error: PyErr| {
-            // A process that has nothing to give has failed already, and its error is the cause.
+            // A process that sends nothing has failed before, and its error is the cause.
             if !own.is_empty()
                 && let Ok(mut raised) = self.0.raised.lock()
             {

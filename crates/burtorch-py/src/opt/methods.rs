@@ -21,7 +21,7 @@ use crate::convert::errors::IntoPython;
 /// The keywords of a method; each may be absent.
 pub struct Options<'a, 'py>(pub Option<&'a Bound<'py, PyDict>>);
 
-/// All of them.
+/// The names of all methods.
 const NAMES: [&str; 23] = [
     "p",
     "alpha",
@@ -49,7 +49,7 @@ const NAMES: [&str; 23] = [
 ];
 
 impl<'py> Options<'_, 'py> {
-    /// A TypeError for an unknown keyword.
+    /// Raises TypeError for an unknown keyword.
     fn check(&self) -> PyResult<()> {
         for name in self.0.iter().flat_map(|options| options.keys()) {
             let name: String = name.extract()?;
@@ -89,7 +89,7 @@ impl<'py> Options<'_, 'py> {
     }
 }
 
-/// Seconds of each worker, and the name and constant of a distribution.
+/// The seconds of each worker, and the name and constant of a distribution.
 fn delays_of(given: &Bound<'_, PyAny>) -> PyResult<Delays> {
     let (seconds, name, constant): (Bound<'_, PyAny>, String, f64) = given.extract()?;
     let spread = match name.as_str() {

@@ -41,7 +41,7 @@ use crate::convert::signals::asked;
 pub struct PyFiniteSum {
     sum: Arc<FiniteSum>,
     callable: Option<Arc<Callable>>,
-    /// The sums that it joins.
+    /// The joined sums.
     children: Vec<Py<PyFiniteSum>>,
     kind: String,
     classes: Option<usize>,
@@ -76,7 +76,7 @@ impl PyFiniteSum {
         self.callable.is_some() || self.children.iter().any(|child| child.get().callable.is_some())
     }
 
-    /// The features of samples, if all terms have them: those of each joined sum.
+    /// The features of samples, if all terms have them; one entry per joined sum.
     fn rows(&self) -> Option<Vec<&Rows>> {
         if self.children.is_empty() {
             return self.sum.rows().map(|rows| vec![rows]);
@@ -108,7 +108,7 @@ impl PyFiniteSum {
         Err(PyValueError::new_err(format!("{what} has {} numbers, expected {}", x.len(), self.sum.d())))
     }
 
-    /// The given samples, or all.
+    /// The selected samples, or all.
     fn chosen(&self, of: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<u32>> {
         let Some(of) = of else { return Ok(self.sum.all().to_vec()) };
         let chosen = indices(of, "samples")?;
@@ -205,7 +205,7 @@ impl PyFiniteSum {
         Ok(PyFiniteSum { sum: Arc::new(sum), callable: None, children, kind, classes })
     }
 
-    /// The sums that it joins.
+    /// The joined sums.
     #[getter]
     fn _children(&self, py: Python<'_>) -> Vec<Py<PyFiniteSum>> {
         self.children.iter().map(|child| child.clone_ref(py)).collect()

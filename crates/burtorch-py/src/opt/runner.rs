@@ -33,7 +33,7 @@ collected!(PyRunner: problem, exchange);
 /// Oracle calls, bits up, bits down, bytes of messages, exchanges, seconds of a virtual clock.
 type Costs = (u64, f64, f64, u64, u64, f64);
 
-/// The exception of the exchange, rather than the error that follows from it.
+/// The exception of the exchange, instead of the error that it caused.
 fn or_raised(exchange: Option<&Arc<Exchange>>, error: PyErr) -> PyErr {
     exchange.and_then(|exchange| exchange.raised()).unwrap_or(error)
 }
@@ -46,7 +46,7 @@ struct Limits {
     stop: Option<Stop>,
 }
 
-/// Takes steps until a limit is reached; `done` becomes their number.
+/// Takes steps until a limit is reached; sets `done` to their number.
 fn run(runner: &mut Runner, gammas: &[f64], limits: &Limits, done: &mut u64) -> burtorch_core::Result<()> {
     let mut last = 0.0;
     let mut next = gammas.iter();
@@ -107,7 +107,7 @@ impl PyRunner {
         Ok(PyRunner { problem: problem.clone().unbind(), exchange, runner })
     }
 
-    /// One step of this size, with the given numbers in place of draws, without the clients missing from a cohort.
+    /// One step of this size; given numbers replace random draws, and missing clients are left out of the cohort.
     #[pyo3(signature = (step, batch=None, coin=None, compression=None, missing=None))]
     #[allow(clippy::too_many_arguments, reason = "one for each choice")]
     fn step(
@@ -127,8 +127,8 @@ impl PyRunner {
         })
     }
 
-    /// Steps of these sizes, the last of which is repeated, until a limit is reached; returns how many were taken. A step in
-    /// which the token is set does not count, unless other processes wait for messages of this one.
+    /// Steps of these sizes, the last of which is repeated, until a limit is reached; returns the number taken. A step
+    /// during which the token is set does not count, unless other processes wait for messages of this one.
     #[pyo3(signature = (gammas, steps, calls=None, bits=None, seconds=None, stop=None))]
     #[allow(clippy::too_many_arguments, reason = "what ends a run")]
     fn steps(
@@ -148,7 +148,7 @@ impl PyRunner {
         let mut done = 0;
         let mut work = || self.with(py, |runner| run(runner, &gammas, &limits, &mut done));
         match token {
-            // Where it ends the work, the last step was not taken, and that is no error.
+            // If the token ended the work, the last step was not taken, which is not an error.
             Some(token) => token.watched(work).unwrap_or(Ok(())),
             None => work(),
         }?;

@@ -16,7 +16,7 @@ use crate::params::{AnyParameters, mismatch};
 
 /// A rule for numbers of type `E`.
 pub trait Rule<E: Float> {
-    /// One step of these numbers along their gradients.
+    /// Updates these numbers by one step.
     fn step(&mut self, params: &mut Parameters<'_, E>, numbers: &Selection) -> Result<()>;
     /// The state that determines the next steps.
     fn to_bytes(&self) -> Result<Vec<u8>>;
@@ -51,7 +51,7 @@ pub enum AnyRule<A, B> {
     F64(B),
 }
 
-/// Evaluates an expression on the rule inside an [`AnyRule`].
+/// Evaluates an expression with the rule inside an [`AnyRule`].
 macro_rules! with_rule {
     ($any:expr, $rule:ident => $body:expr) => {
         match $any {

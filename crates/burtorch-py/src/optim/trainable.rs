@@ -65,7 +65,7 @@ impl Trainable {
     }
 }
 
-/// The depth at which a list is assumed to contain itself.
+/// At this depth a list is assumed to contain itself.
 const MAX_DEPTH: usize = 64;
 
 enum Todo<'py> {
@@ -79,14 +79,14 @@ type Items<'py> = Box<dyn Iterator<Item = PyResult<Bound<'py, PyAny>>> + 'py>;
 #[derive(Default)]
 struct Gathered {
     owner: Option<Py<PyParameters>>,
-    /// All numbers of the owner.
+    /// Whether all numbers of the owner are included.
     is_whole: bool,
     slices: Vec<Slice>,
     values: Vec<Py<PyAny>>,
 }
 
 impl Gathered {
-    /// Takes an object that names numbers; false for a container.
+    /// Adds an object that denotes numbers; returns false for a container.
     fn take(&mut self, item: &Bound<'_, PyAny>) -> PyResult<bool> {
         if let Ok(tensor) = item.cast::<PyTensor>() {
             self.own(tensor.get().owner().bind(item.py()))?;

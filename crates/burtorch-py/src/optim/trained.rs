@@ -24,9 +24,9 @@ use crate::params::{PyParameters, with_params};
 /// The part of Values to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Their data.
+    /// The Values' data.
     Data,
-    /// Their gradients.
+    /// The Values' gradients.
     Gradients,
 }
 
@@ -137,7 +137,7 @@ pub fn is_value(object: &Bound<'_, PyAny>) -> bool {
     unsafe { value::is_value(object.as_ptr()) }
 }
 
-/// One Value of each node.
+/// The Values without repetitions of a node.
 fn each_once(py: Python<'_>, mut values: Vec<Py<PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
     let mut seen = HashSet::new();
     let mut result = Ok(());

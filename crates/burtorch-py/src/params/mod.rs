@@ -28,7 +28,7 @@ pub use number::PyParameter;
 pub use subset::{PySubset, numbers_of, zeros};
 pub use tensor::PyTensor;
 
-/// Evaluates an expression on the parameters inside an [`AnyParameters`], whatever their dtype.
+/// Evaluates an expression with the parameters inside an [`AnyParameters`].
 macro_rules! with_params {
     ($any:expr, $params:ident => $body:expr) => {
         match $any {
@@ -207,7 +207,7 @@ pub fn dtype_named(name: &str) -> PyResult<DType> {
     })
 }
 
-/// Kind, position, name and number of a result of find_nonfinite().
+/// The result of find_nonfinite(): kind, position, name and number.
 type NonFinite = (&'static str, usize, Option<String>, f64);
 
 #[pymethods]
@@ -246,9 +246,11 @@ impl PyParameters {
         macro_rules! make {
             ($variant:ident) => {
                 AnyParameters::$variant(match (&memory, capacity) {
-                    // SAFETY: checked above to be aligned, writable and disjoint; kept alive by the buffers beside it. Its
-                    // owner must not write it during a call, as the docstring says.
-                    (Some([values, grads]), _) => unsafe { Parameters::in_memory(values.numbers(), grads.numbers(), seed) },
+                    // SAFETY: checked above to be aligned, writable and disjoint; kept alive by the buffers stored with
+                    // it. By the docstring, the owner does not write to it during a call.
+                    (Some([values, grads]), _) => unsafe {
+                        Parameters::in_memory(values.numbers(), grads.numbers(), seed)
+                    },
                     (None, Some(capacity)) => Parameters::with_capacity(seed, capacity.max(1)).or_raise(py)?,
                     (None, None) => Parameters::new(seed),
                 })
@@ -445,7 +447,7 @@ pub fn params_of(object: &Bound<'_, PyAny>) -> PyResult<Py<PyParameters>> {
     }
     let of_model = match object.getattr_opt("params")? {
         Some(params) => Some(params),
-        // A plain class: its attributes are searched.
+        // A plain class; its attributes are searched.
         None if !object.hasattr("__dict__")? => None,
         None => if_any(object.py(), object.py().import("burtorch._module")?.call_method1("home_of", (object,)))?,
     };

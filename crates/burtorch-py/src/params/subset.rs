@@ -116,7 +116,7 @@ pub fn zeros<'py>(py: Python<'py>, dtype: DType, n: usize) -> PyResult<Bound<'py
     Ok(Bound::new(py, array)?.into_any())
 }
 
-/// The parameters named by names, Tensors, ranges, pairs (start, stop), sorted indices, a mask, or a list of the former.
+/// The parameters denoted by names, Tensors, ranges, pairs (start, stop), sorted indices, a mask, or a list of these.
 fn ranges_of(params: &Bound<'_, PyParameters>, what: &Bound<'_, PyAny>) -> PyResult<Vec<Range<u32>>> {
     if let Some(ranges) = numbers_of(params, what)? {
         return Ok(ranges);

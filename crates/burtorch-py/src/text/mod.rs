@@ -15,7 +15,7 @@ use crate::convert::signals::{Poll, asked, read_at_length};
 use crate::nn::PyCharMlp;
 use crate::params::with_kernels;
 
-/// The end mark in a vocabulary.
+/// The end mark of a vocabulary.
 const END: char = '\n';
 
 /// All positions of a list of words: the preceding symbols and the symbol there; some held out.
@@ -52,7 +52,7 @@ pub struct PyWordContexts {
     n_held_out: usize,
 }
 
-/// A batch: contexts of shape (n, context) and symbols of shape (n,).
+/// A batch: contexts of shape (n, context) and token ids of shape (n,).
 type Places = (TokenIdArray, TokenIdArray);
 
 #[pymethods]

@@ -16,15 +16,15 @@ use crate::graph::{LONG, PyGraph};
 use crate::node::of_graph::node_of;
 use crate::node::value;
 
-/// The most sinks to draw if no root is given.
+/// The largest number of roots drawn if none is given.
 const MOST_ROOTS: usize = 64;
 
-/// The roots given by an argument: a Value, several, or all nodes that no other node reads.
+/// The roots given by an argument: a Value or several; by default all nodes that no other node reads.
 fn roots(graph: &Bound<'_, PyGraph>, root: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<NodeId>> {
     let py = graph.py();
     let Some(root) = root.filter(|root| !root.is_none()) else {
         let mut sinks = graph.get().at_length(py, |n| n > LONG, |graph| graph.sinks())?;
-        // The last ones are the most likely results.
+        // The last nodes are most likely the results.
         return Ok(sinks.split_off(sinks.len().saturating_sub(MOST_ROOTS)));
     };
     // SAFETY: a living object under the GIL.
@@ -53,7 +53,7 @@ pub fn picture(
     }
     let roots = roots(graph, root)?;
     let options = Options { max_parts: max_nodes };
-    // Many boxes, or a large graph above few, take time.
+    // Many boxes take time, and so does a large graph above a few.
     graph.get().released(py, |graph, parameters| {
         with_values(py, parameters, |params| asked(|| graph.picture(&roots, params, &options, timed)))?.or_raise(py)
     })

@@ -17,7 +17,6 @@ use crate::kernels::slices;
 use crate::ops::Op;
 use crate::scalar::Scalar;
 
-/// The block op.
 pub(super) struct AddRanges;
 
 impl<S: Scalar> BlockOp<S> for AddRanges {

@@ -72,24 +72,23 @@ impl AffineRecord {
         }
     }
 
-    /// The weights among the values of its slot.
+    /// The range of the weights among the values of their slot.
     pub(super) fn weights(&self) -> std::ops::Range<usize> {
         self.layer().weights()
     }
 
-    /// Slot and place of the bias.
+    /// The slot and the range of the bias.
     pub(super) fn bias(&self) -> Option<(usize, std::ops::Range<usize>)> {
         self.layer().bias()
     }
 }
 
-/// The block op.
 pub(super) struct Affine;
 
 impl<S: BlockMath> BlockOp<S> for Affine {
     const OP: Op = Op::Affine;
 
-    /// Operands: inputs, weights, biases if any. The op has no numbers of its own.
+    /// Operands: inputs, weights, and biases if any. The op has no parameters of its own.
     fn shape(operands: &[usize], _own: &[usize]) -> Result<usize> {
         let (n_in, weights) = (operands[0], operands[1]);
         if n_in == 0 || weights == 0 {
@@ -166,7 +165,7 @@ impl<S: BlockMath> Graph<'_, S> {
         self.affine_of(params, x.iter().copied(), w, bias)
     }
 
-    /// As [`Graph::affine`], for views that need not be in one place.
+    /// As [`Graph::affine`], for views that need not be contiguous.
     pub(crate) fn affine_of(
         &mut self,
         params: &[&Parameters<'_, S::Elem>],

@@ -13,7 +13,7 @@ use crate::kernels::{BlockMath, PANEL, WeightParts, Working};
 use crate::ops::Op;
 use crate::params::{Gradients, Values, apart};
 
-/// Columns at most that are computed one by one: each takes as long as some that lie side by side.
+/// The largest number of columns computed one by one: each costs as much as several adjacent ones.
 const FEW: usize = 64;
 
 impl<S: BlockMath> Sweep<'_, '_, S> {
@@ -28,8 +28,8 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         }
     }
 
-    /// The usual case, inputs in one place and all outputs reached: nothing is copied. `false`, with nothing done, where
-    /// it is another.
+    /// The usual case: contiguous inputs and every output reached. Copies nothing. Returns `false`, having done
+    /// nothing, in other cases.
     fn affine_in_place(&mut self, record: AffineRecord, x: Range) -> bool {
         let weights = record.weights();
         let store = &self.params[self.places[record.w_slot as usize] as usize];
@@ -48,7 +48,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
             let (below, outputs) = self.adjoints.split_at_mut((record.header.first - self.base) as usize);
             let dy = &outputs[..record.header.n_out as usize];
             let dx = &mut below[(x.start - self.base) as usize..][..x.len()];
-            // Added to what is there one by one, rows would round otherwise than where the sum is made first.
+            // Adding row by row to existing sums would round differently from adding the finished sum.
             let working = Working { memory: &mut *self.scratch, n_threads: self.n_threads };
             if overwrites {
                 S::affine_input_grad_set(&store.values()[weights], dy, dx, working);
@@ -72,14 +72,14 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         true
     }
 
-    /// As [`Sweep::affine_in_place`], where weights and biases move against their gradients at once.
+    /// As [`Sweep::affine_in_place`], but updates weights and biases against their gradients at once.
     fn affine_stepped(&mut self, record: AffineRecord, x: Range) -> bool {
         let wanted = self.wants_gradient(record.x);
         let overwrites = wanted && self.is_fresh(&x.indices());
         let (below, outputs) = self.adjoints.split_at_mut((record.header.first - self.base) as usize);
         let dy = &outputs[..record.header.n_out as usize];
         let dx = wanted.then(|| &mut below[(x.start - self.base) as usize..][..x.len()]);
-        // What is there already would be overwritten.
+        // Existing contributions would be overwritten.
         if !overwrites && dx.as_ref().is_some_and(|dx| !S::none_reached(dx)) {
             return false;
         }
@@ -96,7 +96,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
             }
             None => (&mut values[record.weights()], None),
         };
-        // Room for the inputs of a group: as long as a panel, or longer than what is turned.
+        // The scratch holds the inputs of a group: it is as long as a panel, or longer than the transposed part.
         let working = Working { memory: &mut *self.scratch, n_threads: self.n_threads };
         S::affine_descend(*lr, dy, &self.recorded.values[x.indices()], w, bias, dx, working);
         if overwrites {
@@ -108,14 +108,14 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         true
     }
 
-    /// Whether weights and biases lie in one `Parameters`, apart.
+    /// Whether weights and biases lie in one `Parameters` without overlap.
     fn bias_goes_along(&self, record: &AffineRecord) -> bool {
         let (place, weights) = (self.places[record.w_slot as usize], record.weights());
         let is_apart = |at: std::ops::Range<usize>| at.start >= weights.end || at.end <= weights.start;
         record.bias().is_none_or(|(slot, at)| self.places[slot] == place && is_apart(at))
     }
 
-    /// Whether the gradients of all weights are asked for, and those of all biases or of none.
+    /// Whether the gradients of all weights, and of all biases or none, are requested.
     fn is_whole(&self, record: &AffineRecord) -> bool {
         let store = &self.params[self.places[record.w_slot as usize] as usize];
         let all_or_none =
@@ -123,7 +123,8 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         store.wants_all(record.weights()) && record.bias().is_none_or(all_or_none)
     }
 
-    /// The general case: inputs from several runs, unreached outputs, frozen rows, or values that change during the sweep.
+    /// The general case: inputs from several ranges, unreached outputs, frozen rows, or values that change during the
+    /// backward pass.
     fn affine_gathered(&mut self, record: AffineRecord, n_met: usize, all_reached: bool) {
         self.mark_fresh();
         let (n_in, n_out) = (record.n_in as usize, record.header.n_out as usize);
@@ -149,7 +150,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         self.scratch = scratch;
     }
 
-    /// What the inputs receive goes to `dx`, if they receive anything; what the weights receive, to them.
+    /// Adds the contributions to the inputs to `dx`, and those to the weights to their gradients.
     fn affine_matrix(
         &mut self,
         record: AffineRecord,
@@ -204,7 +205,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         wanted
     }
 
-    /// What the weights receive, of which some are asked for.
+    /// Adds the contributions to the weights, of which only some are requested.
     fn affine_weights(&mut self, record: AffineRecord, [dy, x]: [&[S]; 2], (whole, all_reached): (bool, bool)) {
         let (weights, n_in) = (record.weights(), x.len());
         let store = &mut self.params[self.places[record.w_slot as usize] as usize];
@@ -221,7 +222,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         }
     }
 
-    /// Whether some of the operands can receive a gradient now.
+    /// Whether any operand can receive a gradient now.
     fn wants_gradient(&self, operands: Encoded) -> bool {
         let store = |slot: u32| &self.params[self.places[slot as usize] as usize];
         let mut wants = false;
@@ -235,7 +236,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         wants
     }
 
-    /// The columns of inputs that receive a gradient, if all inputs are parameters, of which few are asked for.
+    /// The columns of inputs that receive a gradient, if all inputs are parameters and few gradients are requested.
     fn columns_wanted<'c>(&self, operands: Encoded, columns: &'c mut [u32; FEW]) -> Option<&'c [u32]> {
         let (mut n, mut at, mut are_few) = (0, 0, self.params.iter().any(|store| !store.skipped.is_empty()));
         operands.for_each_run(self.extra, |run| {
@@ -256,13 +257,13 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         (are_few && 16 * n <= at as usize).then(|| &columns[..n])
     }
 
-    /// Whether some of the nodes can hand a gradient on now.
+    /// Whether any of the nodes can propagate a gradient now.
     fn nodes_want_gradient(&self, nodes: std::ops::Range<usize>) -> bool {
         let store = |slot: u32| &self.params[self.places[slot as usize] as usize];
         if nodes.end <= self.floor as usize {
             return false;
         }
-        // The last output of a block speaks for it; only rows of a frozen table are outputs that hand nothing on.
+        // The last output represents its block; only rows of a frozen table are outputs that propagate nothing.
         let hands_nothing_on = |op| matches!(op, Op::Part | Op::Constant | Op::Param | Op::FrozenParam | Op::Gather);
         let is_all_asked_for = || self.params.iter().all(|p| p.skipped.is_empty());
         let mut node = nodes.start;
@@ -291,7 +292,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         false
     }
 
-    /// Adds what one row of weights receives.
+    /// Adds the contribution to one row of weights.
     fn affine_row(&mut self, slot: u32, row: usize, dy: S, x: &[S]) {
         let range = row..row + x.len();
         let store = &mut self.params[self.places[slot as usize] as usize];
@@ -307,11 +308,12 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         }
     }
 
-    /// Adds what biases receive.
+    /// Adds the contributions to biases.
     fn affine_bias(&mut self, slot: u32, at: std::ops::Range<usize>, dy: &[S], all_reached: bool) {
         let store = &mut self.params[self.places[slot as usize] as usize];
         if all_reached && matches!(store.values, Values::Kept(_)) {
-            // As the whole layer in one place adds them, so that the bits do not depend on what is asked for.
+            // The order of additions is that of a whole contiguous layer, so that the bits do not depend on which
+            // gradients are requested.
             return bias_parts(store, at, &[dy], &mut [S::UNREACHED; PANEL]);
         }
         if all_reached {
@@ -324,7 +326,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
 }
 
 impl<S: BlockMath> Sweep<'_, '_, S> {
-    /// Adds what the weights and biases of a layer receive, now or later.
+    /// Adds the contributions to a layer's weights and biases, now or later.
     fn weight_grad(&mut self, record: &AffineRecord) {
         let at = (record.x.0, record.header.first);
         if let Some(deferred) = &mut self.deferred {
@@ -337,7 +339,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         self.weight_grad_of(record.layer(), &[at], &mut panel);
     }
 
-    /// Adds all that waits.
+    /// Adds all deferred contributions.
     pub(crate) fn add_deferred(&mut self) {
         self.add_deferred_where(|_| true);
         if let Some(deferred) = &mut self.deferred {
@@ -345,7 +347,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         }
     }
 
-    /// Adds what waits of layers with weights or biases in this range of a `Parameters`.
+    /// Adds the deferred contributions of layers with weights or biases in this range of a `Parameters`.
     pub(crate) fn add_deferred_in(&mut self, place: u32, range: &std::ops::Range<usize>) {
         let places = self.places;
         let overlaps = |slot: usize, at: std::ops::Range<usize>| {
@@ -368,7 +370,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         self.deferred = Some(deferred);
     }
 
-    /// Adds what weights and biases receive from all `places`.
+    /// Adds the contributions of all `places` to weights and biases.
     fn weight_grad_of(&mut self, layer: DenseLayer, places: &[Application], panel: &mut [S]) {
         match places.len() {
             1 => self.weight_grad_of_up_to::<1>(layer, places, panel),
@@ -399,7 +401,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         if store.wants_all(weights.clone()) && bias.as_ref().is_none_or(all_or_none) {
             let bias = bias.filter(|at| store.wants_any(at.clone()));
             let (mode, dw, db) = store.grads_of_layer(weights, bias);
-            // What a block needs is more than a panel.
+            // A block needs more memory than a panel.
             let memory = if self.scratch.len() > panel.len() { &mut *self.scratch } else { panel };
             S::affine_weight_grad(dy, x, dw, db, mode, Working { memory, n_threads: self.n_threads });
             return;
@@ -413,7 +415,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
     }
 }
 
-/// Adds what is asked for of the gradients of biases.
+/// Adds the requested gradients of biases.
 fn bias_parts<S: BlockMath>(
     store: &mut Gradients<'_, S::Elem>,
     at: std::ops::Range<usize>,
@@ -427,7 +429,7 @@ fn bias_parts<S: BlockMath>(
     }
 }
 
-/// Adds what is asked for of the gradients of weights.
+/// Adds the requested gradients of weights.
 fn weight_parts<S: BlockMath>(
     store: &mut Gradients<'_, S::Elem>,
     weights: std::ops::Range<usize>,

@@ -6,24 +6,24 @@ use crate::ops::Op;
 use crate::scalar::Scalar;
 use crate::sync::stop;
 
-/// What is to be done with the nodes of a block before they are computed.
+/// How to initialise the nodes of a block before they are computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fill {
-    /// Whether values are set to zero: where computing does not write all of them.
+    /// Whether to set values to zero: needed if computing does not write all of them.
     pub(super) zeroed: bool,
-    /// Whether adjoints are marked "not reached" now, and not by the next sweep.
+    /// Whether to mark adjoints "not reached" now, not in the next backward pass.
     pub(super) marked: bool,
 }
 
 impl Fill {
-    /// Outputs that computing reads or does not write.
+    /// For outputs that computing reads or does not write.
     pub(super) const ZEROED: Fill = Fill { zeroed: true, marked: true };
-    /// Outputs all of which computing writes.
+    /// For outputs that computing always writes.
     pub(super) const WRITTEN: Fill = Fill { zeroed: false, marked: true };
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Appends the nodes and the record of a block; values are still to be computed.
+    /// Appends the nodes and the record of a block; the caller computes the values.
     pub(super) fn push_block(&mut self, op: Op, n_out: u32, record: &[u32], fill: Fill) -> Result<Range> {
         if stop::is_over() {
             return Err(Error::Interrupted);

@@ -18,14 +18,13 @@ use crate::kernels::BlockMath;
 use crate::kernels::tokens::{AttentionPull, AttentionShape, TOKEN_LANES, padded};
 use crate::ops::Op;
 
-/// The block op.
 pub(super) struct CausalAttention;
 
 impl<S: BlockMath> BlockOp<S> for CausalAttention {
     const OP: Op = Op::CausalAttention;
     const OVER_TOKENS: bool = true;
 
-    /// Operands: queries, keys, values. The op's own number is the padded number of tokens.
+    /// Operands: queries, keys, values. The op's own parameter is the padded number of tokens.
     fn shape(operands: &[usize], own: &[usize]) -> Result<usize> {
         let width = |k: usize| operands[k] / own[0].max(1);
         equal("causal_attention (features of queries and keys)", width(0), width(1))?;
@@ -82,7 +81,7 @@ impl<S: BlockMath> BlockOp<S> for CausalAttention {
     }
 }
 
-/// The shape that a record of attention holds.
+/// The shape stored in a record of attention.
 fn attention_shape(record: TokenRecord<'_>) -> AttentionShape {
     AttentionShape { heads: record.own[0] as usize, width: record.own[1] as usize }
 }

@@ -27,7 +27,8 @@ pub enum CrossEntropyTarget<'a> {
 struct CrossEntropyRecord {
     header: BlockHeader,
     logits: Range,
-    /// Whether the target is a range of probabilities (at `target`) or classes (from `target` in the operand lists).
+    /// Whether the target is a range of probabilities (at `target`) or a list of classes (from `target` in the operand
+    /// lists).
     by_probabilities: bool,
     target: u32,
 }
@@ -47,13 +48,12 @@ impl CrossEntropyRecord {
     }
 }
 
-/// The block op.
 pub(super) struct CrossEntropy;
 
 impl<S: BlockMath> BlockOp<S> for CrossEntropy {
     const OP: Op = Op::CrossEntropy;
 
-    /// Operands: the logits, and probabilities if any.
+    /// Operands: the logits, and the probabilities if any.
     fn shape(operands: &[usize], _own: &[usize]) -> Result<usize> {
         match *operands {
             [0, ..] | [] => Err(Error::EmptyReduction { op: Op::CrossEntropy.name() }),

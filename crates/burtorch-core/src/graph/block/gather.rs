@@ -20,11 +20,11 @@ use crate::scalar::RowMath;
 pub(crate) struct GatherRecord {
     pub(crate) header: BlockHeader,
     pub(crate) slot: u32,
-    /// The table among the values of its slot.
+    /// The table's start among the values of its slot.
     pub(crate) start: u32,
     pub(crate) n_rows: u32,
     pub(crate) n_positions: u32,
-    /// Where the indices are.
+    /// The start of the indices.
     indices: u32,
 }
 
@@ -43,7 +43,7 @@ impl GatherRecord {
         (self.header.n_out / self.n_positions) as usize
     }
 
-    /// The table among the values of its slot.
+    /// The range of the table among the values of its slot.
     pub(crate) fn table(&self) -> std::ops::Range<usize> {
         let start = self.start as usize;
         start..start + self.n_rows as usize * self.width()
@@ -55,13 +55,12 @@ impl GatherRecord {
     }
 }
 
-/// The block op.
 pub(super) struct Gather;
 
 impl<S: BlockMath> BlockOp<S> for Gather {
     const OP: Op = Op::Gather;
 
-    /// The operand is the table; the op's own numbers are the rows' width and how many rows are read.
+    /// The operand is the table; the op's own parameters are the row width and the number of rows read.
     fn shape(operands: &[usize], own: &[usize]) -> Result<usize> {
         match (operands, own) {
             (&[table], &[width, n]) if width > 0 && table.is_multiple_of(width) && n > 0 => Ok(width * n),
@@ -74,7 +73,7 @@ impl<S: BlockMath> BlockOp<S> for Gather {
         Layout { len, fields: &[Field::Node(0), Field::Slot(2)] }
     }
 
-    /// The whole table stands for the rows.
+    /// The whole table is the operand.
     fn for_each_operand(extra: &[u32], at: u32, f: &mut dyn FnMut(OperandRun)) {
         let record = GatherRecord::read(extra, at);
         let table = record.table();
@@ -127,7 +126,7 @@ impl<S: BlockMath> Graph<'_, S> {
             let (op, right) = ("gather (lanes and indices)", indices.len());
             return Err(Error::LengthMismatch { op, left: S::LANES, right });
         }
-        // Several at a time, as almost always all of them are fine.
+        // Checks several at a time, because indices are almost always valid.
         let found = indices.iter().copied().fold(0, u32::max);
         if found >= n_rows {
             return Err(Error::OutOfRange {
@@ -184,7 +183,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
             if let Values::Stepped(values, lr) = &mut store.values {
                 return S::scatter_add(-*lr, grad, indices, &mut values[table]);
             }
-            // A table that is mostly named is readied at once, another row by row.
+            // If most rows are used, the whole table is prepared at once, otherwise row by row.
             if 2 * indices.len() >= record.n_rows as usize {
                 store.prepare(table.clone());
             } else {
@@ -200,14 +199,14 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         self.gather_row_by_row(record, top);
     }
 
-    /// Where some outputs were not reached, or some numbers are not asked for.
+    /// The case of unreached outputs or unrequested gradients.
     fn gather_row_by_row(&mut self, record: GatherRecord, top: u32) {
         let (first, width) = (record.header.first, record.width());
         let (indices, table) = (record.indices(self.extra, S::LANES), record.table());
         let grad = &self.adjoints[(first - self.base) as usize..(top + 1 - self.base) as usize];
         let store = &mut self.params[self.places[record.slot as usize] as usize];
         let n_positions = record.n_positions as usize;
-        // Once: what is not named is to be 0 in the end anyway.
+        // Prepares the whole table once: rows without a contribution must end as 0 anyway.
         if matches!(store.values, Values::Kept(_)) {
             store.prepare(table.clone());
         }

@@ -19,14 +19,13 @@ use crate::kernels::tokens::{LayerNormPull, padded};
 use crate::ops::Op;
 use crate::params::{Parameters, Slice};
 
-/// The block op.
 pub(super) struct LayerNorm;
 
 impl<S: BlockMath> BlockOp<S> for LayerNorm {
     const OP: Op = Op::LayerNorm;
     const OVER_TOKENS: bool = true;
 
-    /// Operands: gains, biases, inputs. The op's own number is the padded number of tokens.
+    /// Operands: gains, biases, inputs. The op's own parameter is the padded number of tokens.
     fn shape(operands: &[usize], own: &[usize]) -> Result<usize> {
         let width = operands[2] / own[0].max(1);
         equal("layer_norm (features and gains)", width, operands[0])?;

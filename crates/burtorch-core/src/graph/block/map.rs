@@ -15,10 +15,10 @@ use crate::ops::{Arity, Op, forward_unary, map_forward, map_pull};
 use crate::scalar::Scalar;
 use crate::sync::stop::Pace;
 
-/// Numbers between two questions whether to end early: some tens of microseconds of a slow function.
+/// Numbers between two checks for an early end: some tens of microseconds of a slow function.
 const PIECE: usize = 1 << 13;
 
-/// What the derivative of one number counts for a `Pace`.
+/// The weight of one derivative in a `Pace`.
 const DERIVATIVE: usize = 32;
 
 /// A unary op over a range.
@@ -37,7 +37,6 @@ impl MapRecord {
     }
 }
 
-/// The block op.
 pub(super) struct Map;
 
 impl<S: Scalar> BlockOp<S> for Map {
@@ -98,7 +97,7 @@ impl<S: Scalar> BlockOp<S> for Map {
     }
 }
 
-/// How many nodes hold so many numbers, at least one.
+/// The number of nodes that hold this many numbers, at least one.
 fn nodes_of<S: Scalar>(numbers: usize) -> usize {
     (numbers / S::LANES).max(1)
 }

@@ -11,13 +11,12 @@ use crate::error::{Error, Result};
 use crate::ops::{Op, Reduction};
 use crate::scalar::Scalar;
 
-/// The first output, and the run.
+/// The first output, and the operands.
 fn operands(extra: &[u32], at: u32) -> (u32, Range) {
     let at = at as usize;
     (extra[at], Range { start: extra[at + 2], len: extra[at + 3] })
 }
 
-/// The block op.
 pub(super) struct Means;
 
 impl<S: Scalar> BlockOp<S> for Means {

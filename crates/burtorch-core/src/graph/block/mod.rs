@@ -49,11 +49,11 @@ use crate::scalar::Scalar;
 use crate::sync::stop;
 use op::{BlockOp, Wanted};
 
-/// THE registry: hands every block op to the macro `$consume`, after what it is given.
+/// The registry: passes every block op to the macro `$consume`, after its other arguments.
 macro_rules! for_each_block {
     ($consume:ident $given:tt) => {
         $consume! { $given
-            // For every scalar type.
+            // For all scalar types.
             all {
                 Map map::Map
                 Softmax softmax::Softmax
@@ -61,7 +61,7 @@ macro_rules! for_each_block {
                 MeanAndMeanSquares means::Means
                 AddRanges add_ranges::AddRanges
             }
-            // For types with kernels.
+            // For scalar types with kernels.
             kernels {
                 Affine affine::Affine
                 Gather gather::Gather
@@ -77,10 +77,10 @@ macro_rules! for_each_block {
     };
 }
 
-/// Tells the places of a record that hold ids, which a file translates.
+/// Reports the positions of a record that hold ids, which a file translates.
 type Save = fn(&[u32], u32, usize, &mut dyn FnMut(usize));
 
-/// What does not depend on the scalar type of the graph.
+/// The properties that do not depend on the scalar type of the graph.
 struct Row {
     over_tokens: bool,
     needs_kernels: bool,
@@ -121,10 +121,10 @@ fn row(op: Op) -> &'static Row {
     for_each_block!(row_of(op))
 }
 
-/// Appends a block: its op, the Parameters and the operands that it reads, and its own numbers.
+/// Appends a block: op, Parameters, operands, and the op's own parameters.
 type Append<S> = fn(&mut Graph<'_, S>, Op, &[&Parameters<'_, <S as Scalar>::Elem>], &[View], &[f64]) -> Result<Range>;
 
-/// How blocks of types with kernels are evaluated and swept.
+/// Evaluation and backward pass of blocks, for scalar types with kernels.
 struct Kernels<S: Scalar> {
     evaluate: fn(&mut Graph<'_, S>, Op, u32, &StoreValues<'_, S::Elem>),
     pull: fn(&mut Sweep<'_, '_, S>, Op, u32, u32),
@@ -180,17 +180,17 @@ macro_rules! pull_one {
     };
 }
 
-/// Calls `f` with every run of operands of a block.
+/// Calls `f` with every range of operands of a block.
 pub(crate) fn for_each_block_operand(extra: &[u32], op: Op, at: u32, f: &mut dyn FnMut(OperandRun)) {
     (row(op).for_each_operand)(extra, at, f);
 }
 
-/// How a block's record is laid out, in a graph of so many lanes.
+/// The layout of a block's record, in a graph with this many lanes.
 pub(crate) fn block_layout(extra: &[u32], op: Op, at: u32, lanes: usize) -> Layout {
     (row(op).layout)(extra, at, lanes)
 }
 
-/// Calls `f` with each place of the operand lists that a file stores as an op.
+/// Calls `f` with each position of the operand lists that a file stores as an op.
 pub(crate) fn for_each_inner_op(extra: &[u32], op: Op, at: u32, lanes: usize, f: &mut dyn FnMut(usize)) {
     (row(op).save)(extra, at, lanes, f);
 }
@@ -219,7 +219,7 @@ impl<S: Scalar> Graph<'_, S> {
         }
     }
 
-    /// Computes a block again from its operands.
+    /// Recomputes a block from its operands.
     pub(crate) fn evaluate_block(&mut self, op: Op, at: u32, stores: &StoreValues<'_, S::Elem>) {
         let graph = self;
         for_each_block!(evaluate_one(graph op at stores all))
@@ -238,16 +238,16 @@ impl<S: Scalar> Graph<'_, S> {
 }
 
 impl<S: Scalar> Sweep<'_, '_, S> {
-    /// Takes the block of which `node` is an output; returns its first output.
+    /// Processes the block of which `node` is an output; returns its first output.
     ///
-    /// A block is taken once, when the first of its outputs that is reached is met from above; then every contribution to
-    /// any of its outputs has been made, as users of a block come after all of it. Unreached outputs contribute
-    /// nothing, not even zero times infinity. Where the sweep is to end early, returns 0, below which nothing is.
+    /// A block is processed once, at the first reached output from above; by then every contribution to its outputs has
+    /// been made, because users of a block come after all of it. Unreached outputs contribute nothing, not even zero
+    /// times infinity. If the backward pass ends early, returns 0, so that nothing is left below.
     #[inline(never)]
     pub(crate) fn block(&mut self, node: u32) -> u32 {
         let tail = self.tail(node as usize);
         let (op, at) = (self.recorded.ops[tail], self.recorded.operands[tail][0]);
-        // Outputs above `node` are unreached, or this block would have been met there.
+        // Outputs above `node` are unreached, otherwise this block would have been processed there.
         let header = BlockHeader::read(self.extra, at);
         if self.skip_zero_adjoints {
             let outputs = self.place(header.first, node);
@@ -265,13 +265,14 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     }
 }
 
-/// Whether this is a block over tokens, whose records have one form.
+/// Whether this block works on tokens; such records share one layout.
 pub(crate) fn is_over_tokens(op: Op) -> bool {
     op.info().arity == Arity::Block && row(op).over_tokens
 }
 
 impl Check<'_> {
-    /// Checks the record of a block of `n_out` outputs whose tail is `node`: what lies at `at`, behind its lists.
+    /// Checks the record of a block of `n_out` outputs whose last node is `node`; the record lies at `at`, after its
+    /// lists.
     pub(super) fn block(&mut self, node: u32, op: Op, at: u32) -> Checked {
         let row = row(op);
         if row.needs_kernels {

@@ -13,29 +13,30 @@ use crate::ops::Op;
 use crate::params::Parameters;
 use crate::scalar::Scalar;
 
-/// A block op for scalars of type `S`: elementwise ops and reductions for all of them, the others for those with kernels.
+/// A block op for scalars of type `S`: elementwise ops and reductions exist for all types, the others for types with
+/// kernels.
 pub(crate) trait BlockOp<S: Scalar> {
-    /// Its row of the op table, which has its name and formula.
+    /// Its row of the op table, with name and formula.
     const OP: Op;
-    /// Whether its operands are activations of tokens, whose records have a form and a place in files of their own.
+    /// Whether its operands are activations of tokens, whose records have their own layout and section in files.
     const OVER_TOKENS: bool = false;
 
-    /// The shape rule: how many outputs operands of these lengths give, given the op's own numbers.
+    /// The shape rule: the number of outputs for operands of these lengths and the op's own parameters.
     fn shape(_operands: &[usize], _own: &[usize]) -> Result<usize> {
         unsupported(Self::OP, "shape rule")
     }
 
-    /// How the record at `at` is laid out.
+    /// The layout of the record at `at`.
     fn layout(extra: &[u32], at: u32, lanes: usize) -> Layout;
 
-    /// Calls `f` with every run of operands.
+    /// Calls `f` with every range of operands.
     fn for_each_operand(extra: &[u32], at: u32, f: &mut dyn FnMut(OperandRun));
 
-    /// Operations that evaluating the record at `at` takes, for one lane; a sweep takes about twice as many.
+    /// Operations to evaluate the record at `at`, per lane; a backward pass takes about twice as many.
     fn cost(extra: &[u32], at: u32) -> u64;
 
-    /// Appends the block on operands in order, with the op's own numbers. Ops whose operands or numbers are of a form of
-    /// their own are appended by methods of `Graph` instead.
+    /// Appends the block on operands in order, with the op's own parameters. Ops whose operands or parameters have a
+    /// different form are appended by methods of `Graph` instead.
     fn append(
         _graph: &mut Graph<'_, S>,
         _params: &[&Parameters<'_, S::Elem>],
@@ -48,12 +49,12 @@ pub(crate) trait BlockOp<S: Scalar> {
     /// Computes the outputs from the operands.
     fn evaluate(graph: &mut Graph<'_, S>, at: u32, stores: &StoreValues<'_, S::Elem>);
 
-    /// Hands the adjoints of the outputs up to node `top` on to the operands. Outputs above it, and those whose adjoint is
-    /// "not reached", contribute nothing. What is not `wanted` may be left out.
+    /// Propagates the adjoints of the outputs up to node `top` to the operands. Outputs above it, and outputs with the
+    /// adjoint "not reached", contribute nothing. Operands that are not `wanted` may be skipped.
     fn pull(sweep: &mut Sweep<'_, '_, S>, at: u32, top: u32, wanted: Wanted);
 
-    /// The derivative as instructions: for each wanted operand the value that holds what `adjoint`, that of the outputs,
-    /// contributes to it.
+    /// The derivative as instructions: for each wanted operand, the value that holds the contribution of `adjoint`, the
+    /// adjoint of the outputs.
     #[allow(dead_code, reason = "asked for by programs over arrays only")]
     fn derivative(
         _emit: &mut dyn Emit,
@@ -65,27 +66,28 @@ pub(crate) trait BlockOp<S: Scalar> {
         unsupported(Self::OP, "derivative as instructions")
     }
 
-    /// The batch rule: the outputs of many applications at once, of which `mapped` says which operands differ.
+    /// The batch rule: the outputs of many applications at once; `mapped` tells which operands differ between them.
     #[allow(dead_code, reason = "asked for by programs over arrays only")]
     fn batch(_emit: &mut dyn Emit, _operands: &[ValueId], _mapped: &[bool]) -> Result<ValueId> {
         unsupported(Self::OP, "batch rule")
     }
 
-    /// Calls `f` with each place of the operand lists that a file stores as an op; everything else is stored as it is.
+    /// Calls `f` with each position of the operand lists that a file stores as an op; other numbers are stored
+    /// unchanged.
     fn save(extra: &[u32], at: u32, lanes: usize, f: &mut dyn FnMut(usize)) {
         Self::layout(extra, at, lanes).ops().for_each(|k| f(at as usize + k));
     }
 
-    /// Checks that the record at `at` may be read as far as [`BlockOp::layout`] does.
+    /// Checks that the record at `at` is long enough for [`BlockOp::layout`] to read.
     fn is_whole(check: &Check<'_>, at: u32) -> Checked {
         // The shortest record has four numbers.
         check.numbers(at, 4)
     }
 
-    /// Checks a record that is loaded: what building would have refused is refused here.
+    /// Checks a loaded record, with the same requirements as building.
     fn check(loaded: Loaded<'_>, check: &mut Check<'_>) -> Checked;
 
-    /// Checks the record of a block whose tail is `node`, at `at`, behind its lists.
+    /// Checks the record of a block whose last node is `node`; the record lies at `at`, after its lists.
     fn load(node: u32, at: u32, check: &mut Check<'_>) -> Checked {
         Self::is_whole(check, at)?;
         let layout = Self::layout(check.extra, at, check.lanes);
@@ -108,23 +110,23 @@ pub(crate) trait BlockOp<S: Scalar> {
     }
 }
 
-/// A record that is loaded.
+/// A loaded record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loaded<'r> {
-    /// Its numbers.
+    /// The numbers of the record.
     pub(crate) record: &'r [u32],
-    /// How many operands its lists name.
+    /// The number of operands in its lists.
     pub(crate) n_in: u64,
-    /// The op that it holds, if any.
+    /// The op stored in the record, if any.
     pub(crate) inner: Op,
 }
 
-/// Which operands, and which rows of them, are to receive gradients.
+/// The operands, and the rows of them, that need gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// One bit for each operand, by its number in [`BlockOp::for_each_operand`].
+    /// One bit per operand, in the order of [`BlockOp::for_each_operand`].
     operands: u32,
-    /// Rows of tables and matrices, from the first to one after the last.
+    /// Rows of tables and matrices: the first, and one past the last.
     pub(crate) rows: (u32, u32),
 }
 
@@ -132,7 +134,7 @@ impl Wanted {
     /// All rows of all operands.
     pub(crate) const ALL: Wanted = Wanted { operands: u32::MAX, rows: (0, u32::MAX) };
 
-    /// Whether operand `k` is.
+    /// Whether operand `k` needs a gradient.
     pub(crate) const fn operand(self, k: usize) -> bool {
         self.operands >> (if k < 31 { k } else { 31 }) & 1 > 0
     }
@@ -142,18 +144,18 @@ impl Wanted {
 #[allow(dead_code, reason = "asked for by programs over arrays only")]
 pub(crate) type ValueId = u32;
 
-/// Where derivatives and batch rules put instructions.
+/// Receives the instructions of derivatives and batch rules.
 #[allow(dead_code, reason = "asked for by programs over arrays only")]
 pub(crate) trait Emit {
     /// An op of the table, element by element.
     fn row(&mut self, op: Op, operands: &[ValueId]) -> Result<ValueId>;
-    /// What the adjoint `g` of an op of the table contributes to its operand `k`.
+    /// The contribution of the adjoint `g` of a table op to its operand `k`.
     fn pull(&mut self, op: Op, k: usize, g: ValueId, operands: &[ValueId]) -> Result<ValueId>;
-    /// A block op with its own numbers.
+    /// A block op with its own parameters.
     fn block(&mut self, op: Op, operands: &[ValueId], own: &[usize]) -> Result<ValueId>;
 }
 
-/// The answer of a rule that an op does not have.
+/// The result of a rule that an op does not implement.
 pub(super) fn unsupported<T>(op: Op, rule: &'static str) -> Result<T> {
     Err(Error::Unsupported { op: op.name(), rule })
 }

@@ -5,7 +5,7 @@
 use super::super::Range;
 use super::super::operands::OperandRun;
 
-/// First output and number of outputs: how every record begins.
+/// First output and number of outputs: the start of every record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockHeader {
     pub(crate) first: u32,
@@ -18,18 +18,17 @@ impl BlockHeader {
     }
 }
 
-/// What a record holds besides plain numbers, so that it can be renumbered. Lists of operands that a record names lie
-/// before it.
+/// The references in a record, needed for renumbering. The operand lists of a record lie before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// How many numbers.
+    /// The length.
     pub(crate) len: usize,
-    /// The places that name something.
+    /// The fields that refer to something.
     pub(crate) fields: &'static [Field],
 }
 
 impl Layout {
-    /// The places of operands.
+    /// The fields that hold operands.
     pub(crate) fn lists(self) -> impl Iterator<Item = usize> {
         self.fields.iter().filter_map(|field| match *field {
             Field::Operands(k) => Some(k),
@@ -37,7 +36,7 @@ impl Layout {
         })
     }
 
-    /// The places of ops.
+    /// The fields that hold ops.
     pub(crate) fn ops(self) -> impl Iterator<Item = usize> {
         self.fields.iter().filter_map(|field| match *field {
             Field::Op(k) => Some(k),
@@ -46,7 +45,7 @@ impl Layout {
     }
 }
 
-/// What the number at a place of a record names.
+/// The kind of reference at a position of a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Field {
     /// A node.
@@ -59,16 +58,16 @@ pub(crate) enum Field {
     Slot(usize),
     /// A slot of parameters plus one, or 0 for none.
     Source(usize),
-    /// As many runs of operands (source, start, length) as the number at `count` says, the first at `from`.
+    /// Ranges of operands (source, start, length), from position `from` on; their number is at `count`.
     Runs {
-        /// Where their number is.
+        /// The position of their number.
         count: usize,
-        /// Where they begin.
+        /// The position of the first.
         from: usize,
     },
 }
 
-/// A run of nodes as an operand.
+/// A range of nodes as an operand.
 pub(super) fn nodes(range: Range) -> OperandRun {
     OperandRun { source: 0, start: range.start, len: range.len }
 }

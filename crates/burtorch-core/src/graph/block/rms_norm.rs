@@ -20,7 +20,7 @@ use crate::kernels::tokens::{TOKEN_LANES, padded};
 use crate::ops::Op;
 use crate::params::Parameters;
 
-/// How a range divides into rows that are normalised each: `side` rows lie side by side, number by number.
+/// How a range is divided into rows, each normalised separately: `side` rows are interleaved number by number.
 #[derive(Clone, Copy)]
 struct Rows {
     side: usize,
@@ -28,30 +28,29 @@ struct Rows {
 }
 
 impl Rows {
-    /// Those of activations of `n_tokens`, or the range itself where that is 0.
+    /// The rows of activations of `n_tokens` tokens; 0 for a range that is one row.
     fn of(n_tokens: usize, width: usize) -> Self {
         Rows { side: if n_tokens > 0 { TOKEN_LANES } else { 1 }, width }
     }
 
-    /// How many there are for so many tokens, padding included.
+    /// The number of rows for this many tokens, including padding.
     fn count(n_tokens: usize) -> usize {
         if n_tokens > 0 { padded(n_tokens) } else { 1 }
     }
 
-    /// Number `i` of row `row`.
+    /// The index of number `i` of row `row`.
     fn at(self, row: usize, i: usize) -> usize {
         (row / self.side * self.width + i) * self.side + row % self.side
     }
 }
 
-/// The block op.
 pub(super) struct RmsNorm;
 
 impl<S: BlockMath> BlockOp<S> for RmsNorm {
     const OP: Op = Op::RmsNorm;
     const OVER_TOKENS: bool = true;
 
-    /// Operands: gains, inputs. The op's own number is how many rows there are, padding included.
+    /// Operands: gains, inputs. The op's own parameter is the number of rows, including padding.
     fn shape(operands: &[usize], own: &[usize]) -> Result<usize> {
         if operands[0] == 0 {
             return Err(Error::EmptyReduction { op: Op::RmsNorm.name() });
@@ -72,7 +71,7 @@ impl<S: BlockMath> BlockOp<S> for RmsNorm {
         4 * u64::from(extra[at as usize + 1])
     }
 
-    /// Operands: gains, inputs. Numbers of its own: eps, and how many tokens the inputs are activations of, 0 for a range
+    /// Operands: gains, inputs. The op's own parameters: eps, and the number of tokens of the inputs, 0 for a range
     /// that is one row.
     fn append(
         graph: &mut Graph<'_, S>,
@@ -104,7 +103,7 @@ impl<S: BlockMath> BlockOp<S> for RmsNorm {
             zeroed: false,
             runs: [gain, x].into_iter(),
             numbers: &[],
-            // A copy of adjoints where not all were reached, and what gains receive.
+            // A copy of adjoints if some are unreached, and the contributions to the gains.
             scratch: n_out + gain.len(),
         };
         push_block_of::<Self, _, _>(graph, params, plan)
@@ -127,7 +126,8 @@ impl<S: BlockMath> BlockOp<S> for RmsNorm {
         }
     }
 
-    /// With `u = x scale` and `a = gain dy`: `dx = (a - u mean(a u)) scale`, and each gain receives the sum of `dy u`.
+    /// With `u = x scale` and `a = gain dy`: `dx = (a - u mean(a u)) scale`, and the gradient of each gain is the sum
+    /// of `dy u`.
     fn pull(sweep: &mut Sweep<'_, '_, S>, at: u32, top: u32, wanted: Wanted) {
         sweep.through_tokens(at, top, |sweep, Pulled { record, dy, below, scratch }| {
             let [gain_run, x_run, scales_run] = [0, 1, 2].map(|k| record.run(k));

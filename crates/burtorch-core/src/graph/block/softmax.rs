@@ -131,7 +131,7 @@ impl<S: Scalar> Graph<'_, S> {
 }
 
 impl<S: Scalar> Sweep<'_, '_, S> {
-    /// Hands what outputs up to `top` have received on to the operands.
+    /// Propagates the adjoints of outputs up to `top` to the operands.
     fn softmax(&mut self, op: Op, record: SoftmaxRecord, top: u32) {
         let (first, n) = (record.header.first as usize, record.header.n_out as usize);
         let scratch = std::mem::take(&mut self.scratch);

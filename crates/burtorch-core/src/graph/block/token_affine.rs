@@ -24,14 +24,13 @@ use crate::scalar::Scalar;
 
 const L: usize = TOKEN_LANES;
 
-/// The block op.
 pub(super) struct TokenAffine;
 
 impl<S: BlockMath> BlockOp<S> for TokenAffine {
     const OP: Op = Op::TokenAffine;
     const OVER_TOKENS: bool = true;
 
-    /// Operands: weights, inputs of all features. The op's own number is the padded number of tokens.
+    /// Operands: weights, inputs of all features. The op's own parameter is the padded number of tokens.
     fn shape(operands: &[usize], own: &[usize]) -> Result<usize> {
         let (weights, padded) = (operands[0], own[0]);
         let n_in = operands[1] / padded.max(1);
@@ -111,13 +110,13 @@ impl<S: BlockMath> BlockOp<S> for TokenAffine {
     }
 }
 
-/// What the record of a dense layer says besides its inputs.
+/// The record of a dense layer without its inputs.
 #[derive(Clone, Copy, Debug)]
 struct AffineParts {
     w: OperandRun,
     bias: Option<OperandRun>,
     relu: bool,
-    /// Runs of parameters, which come before those of inputs.
+    /// Ranges of parameters, which come before those of inputs.
     n_parameters: usize,
 }
 
@@ -129,7 +128,7 @@ impl AffineParts {
     }
 }
 
-/// The inputs from operand `from` on as one list of activations: in place where it is one range, else in `scratch`.
+/// The inputs from operand `from` on as one list of activations: in place if contiguous, otherwise copied to `scratch`.
 fn gathered<'a, S: Scalar>(
     record: TokenRecord<'_>,
     from: usize,
@@ -176,7 +175,8 @@ impl<S: BlockMath> Graph<'_, S> {
         let parameters = std::iter::once(w).chain(bias).map(View::from);
         let runs = parameters.chain(x.iter().map(|x| View::from(x.range())));
         let places = places(n, n_in.max(n_out))?;
-        // What a sweep needs: copies of inputs, their adjoints and outputs' adjoints, and what the kernel needs.
+        // A backward pass needs copies of the inputs, their adjoints and the outputs' adjoints, and the kernel's
+        // workspace.
         let scratch = 3 * places + AffinePull::<S>::scratch_len(padded(n), n_in, n_out);
         push_tokens::<TokenAffine, _, _>(
             self,
@@ -240,7 +240,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         }
     }
 
-    /// Adds the parts of `dx`, group by group, to the runs whose features it takes together.
+    /// Adds each group's part of `dx` to the ranges that hold its features.
     fn scatter_features(
         &mut self,
         runs: impl Iterator<Item = OperandRun> + Clone,

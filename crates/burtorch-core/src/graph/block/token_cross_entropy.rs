@@ -16,7 +16,6 @@ use crate::error::Result;
 use crate::kernels::BlockMath;
 use crate::ops::Op;
 
-/// The block op.
 pub(super) struct TokenCrossEntropy;
 
 impl<S: BlockMath> BlockOp<S> for TokenCrossEntropy {

@@ -21,14 +21,13 @@ use crate::params::{Parameters, Slice};
 
 const L: usize = TOKEN_LANES;
 
-/// The block op.
 pub(super) struct TokenEmbedding;
 
 impl<S: BlockMath> BlockOp<S> for TokenEmbedding {
     const OP: Op = Op::TokenEmbedding;
     const OVER_TOKENS: bool = true;
 
-    /// Operands: the table, positions if any. The op's own numbers are the width and the number of tokens.
+    /// Operands: the table, and positions if any. The op's own parameters are the width and the number of tokens.
     fn shape(operands: &[usize], own: &[usize]) -> Result<usize> {
         let [width, n] = [own[0], own[1]];
         if width == 0 || !operands[0].is_multiple_of(width) {

@@ -29,7 +29,7 @@ impl<S: Scalar> Columns<S> {
         self.values()[at as usize]
     }
 
-    /// The value of a node that is known to be there.
+    /// The value of an existing node.
     ///
     /// # Safety
     /// `at` is a node of this graph.
@@ -82,11 +82,11 @@ impl<S: Scalar> Columns<S> {
         unsafe { std::slice::from_raw_parts(self.adjoints.ptr(), self.len as usize) }
     }
 
-    /// What a sweep reads, and the adjoints it writes.
+    /// The columns that a backward pass reads, and the adjoints that it writes.
     #[inline(always)]
     pub(crate) fn split_for_sweep(&mut self) -> (Recorded<'_, S>, &mut [S]) {
         let len = self.len as usize;
-        // SAFETY: entries below `len` are initialised, and the adjoint column is memory of its own.
+        // SAFETY: entries below `len` are initialised, and the adjoint column is separate memory.
         let adjoints = unsafe { std::slice::from_raw_parts_mut(self.adjoints.ptr(), len) };
         (
             // SAFETY: as above.
@@ -101,7 +101,7 @@ impl<S: Scalar> Columns<S> {
         )
     }
 
-    /// What a sweep reads.
+    /// The columns that a backward pass reads.
     pub(crate) fn recorded(&self) -> Recorded<'_, S> {
         Recorded { ops: self.ops(), operands: self.all_operands(), values: self.values() }
     }

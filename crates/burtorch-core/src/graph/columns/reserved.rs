@@ -15,7 +15,7 @@ use crate::ops::Op;
 use crate::scalar::Scalar;
 use crate::sync::TryArc;
 
-/// Columns that a graph and its branches own together.
+/// Columns shared by a graph and its branches.
 #[derive(Debug)]
 struct Whole<S: Scalar> {
     ops: Column<Op>,
@@ -25,23 +25,23 @@ struct Whole<S: Scalar> {
     cap: u32,
 }
 
-/// A part of such columns.
+/// A part of shared columns.
 #[derive(Debug)]
 pub(super) struct ReservedRegion<S: Scalar> {
     whole: TryArc<Whole<S>>,
-    /// Where it begins: at 0 for the graph that reserves it.
+    /// The first entry: 0 for the graph that reserves the region.
     start: u32,
 }
 
 impl<S: Scalar> Whole<S> {
-    /// Columns over `cap` entries from `start`, of which so many were filled once.
+    /// Columns over `cap` entries from `start`, of which `once_filled` were initialised before.
     ///
     /// # Safety
-    /// Nobody else has a part of these entries while the result is there.
+    /// No other part overlaps these entries while the result exists.
     unsafe fn part(whole: TryArc<Self>, start: u32, cap: u32, once_filled: u32) -> Columns<S> {
         fn from<T: Copy>(column: &Column<T>, start: u32, cap: u32) -> Column<T> {
             debug_assert!(start as usize + cap as usize <= column.capacity());
-            // SAFETY: the entries are within the column, and by the contract above nobody else's.
+            // SAFETY: the entries are within the column, and by the contract above no other part overlaps them.
             unsafe { Column::foreign(NonNull::new_unchecked(column.ptr().add(start as usize)), cap as usize) }
         }
         let columns = &*whole;
@@ -59,8 +59,8 @@ impl<S: Scalar> Whole<S> {
 }
 
 impl<S: Scalar> Columns<S> {
-    /// Columns for branches, with room for so many nodes each, in this memory, one behind the other after the last node. Until
-    /// they have been dropped, or taken in, this has no room. `None` where the memory is not its own to give.
+    /// Reserves consecutive regions of these sizes for branches after the last node. Until they are dropped or joined,
+    /// this graph cannot grow in place. `None` if the graph does not own its memory.
     pub(in crate::graph) fn reserve_regions(&mut self, sizes: &[u32]) -> Result<Option<Vec<Self>>> {
         self.take_back();
         if self.origin != Origin::Growing || self.place.is_some() {
@@ -74,14 +74,14 @@ impl<S: Scalar> Columns<S> {
         let mut start = len;
         for &size in sizes {
             let filled = once_filled.saturating_sub(start).min(size);
-            // SAFETY: there is room for all of them behind `len`; each has its own, and this graph's ends at `len`.
+            // SAFETY: all regions fit behind `len` and do not overlap; this graph's part ends at `len`.
             places.push(unsafe { Whole::part(whole.share(), start, size, filled) });
             start += size;
         }
         Ok(Some(places))
     }
 
-    /// Puts the memory where others can own a part of it; what is left to these columns ends with the last node.
+    /// Makes the memory shareable; these columns then end with the last node.
     fn share(&mut self) -> Result<TryArc<Whole<S>>> {
         let take = Whole {
             ops: std::mem::replace(&mut self.ops, Column::empty()),
@@ -92,11 +92,11 @@ impl<S: Scalar> Columns<S> {
         };
         match TryArc::new(take) {
             Ok(whole) => {
-                // SAFETY: nobody else knows the memory yet.
+                // SAFETY: no other part exists yet.
                 let mut own = unsafe { Whole::part(whole.share(), 0, self.len, self.once_filled.min(self.len)) };
                 own.take_settings(self);
                 own.len = self.len;
-                // The memory has gone already, so nothing is dropped here.
+                // The memory has moved to `whole`, so this drops nothing.
                 *self = own;
                 Ok(whole)
             }
@@ -118,7 +118,7 @@ impl<S: Scalar> Columns<S> {
         self.set_recording(other.recording);
     }
 
-    /// Whether these are all the places that were reserved, in their order, each full.
+    /// Whether these are all the reserved regions, in order, each full.
     pub(in crate::graph) fn are_back<'a>(&self, places: impl Iterator<Item = &'a Self>) -> bool {
         let (mut n_nodes, mut n_places) = (0, 0);
         for columns in places {
@@ -131,13 +131,13 @@ impl<S: Scalar> Columns<S> {
         self.place.as_ref().is_some_and(|place| place.whole.n_owners() == n_places + 1)
     }
 
-    /// Whether this is the place `n` nodes behind the last one, and full.
+    /// Whether this is the full region `n` nodes after the last one.
     fn is_next(&self, n: u32, columns: &Self) -> bool {
         let (Some(own), Some(other)) = (&self.place, &columns.place) else { return false };
         own.start == 0 && other.whole.is(&own.whole) && other.start == self.len + n && columns.len == columns.cap
     }
 
-    /// Takes the reserved region back if no branch uses it any more. Returns whether it did.
+    /// Takes the reserved region back if no branch uses it. Returns whether it did.
     pub(in crate::graph) fn take_back(&mut self) -> bool {
         let Some(place) = self.place.take_if(|place| place.start == 0) else { return false };
         match place.whole.take() {
@@ -152,12 +152,12 @@ impl<S: Scalar> Columns<S> {
         }
     }
 
-    /// Moves to memory that nobody else has a part of, with room for `cap` nodes.
+    /// Moves to memory that is not shared, with room for `cap` nodes.
     pub(in crate::graph) fn leave(&mut self, cap: u32) -> Result<()> {
         let mut own = Self::new(self.origin, self.limit);
         own.preallocate(cap.max(self.len))?;
         let n = self.len as usize;
-        // SAFETY: there is room for as many nodes in each new column, and the old ones have them.
+        // SAFETY: each new column has room for all nodes, and the old columns hold them.
         unsafe {
             own.ops.ptr().copy_from_nonoverlapping(self.ops.ptr(), n);
             own.operands.ptr().copy_from_nonoverlapping(self.operands.ptr(), n);
@@ -170,8 +170,8 @@ impl<S: Scalar> Columns<S> {
         Ok(())
     }
 
-    /// Makes the nodes of all the places that were reserved nodes of this graph; their columns are empty then. `false`, and no
-    /// node more, if these are not [all of them](Columns::are_back).
+    /// Turns the nodes of all reserved regions into nodes of this graph; their columns are empty afterwards. Returns
+    /// `false`, unchanged, if these are not [all of them](Columns::are_back).
     pub(in crate::graph) fn take_in<'a>(&mut self, places: impl Iterator<Item = &'a mut Self>) -> bool {
         let mut n = 0;
         let mut are_back = true;
@@ -182,21 +182,22 @@ impl<S: Scalar> Columns<S> {
         }
         are_back = are_back && self.take_back();
         if are_back {
-            // SAFETY: these places lay one behind the other from the last node on; each was full of nodes, in every column.
+            // SAFETY: the regions were consecutive from the last node on, and each was initialised in every column.
             unsafe { self.adopt(n) }
         }
         are_back
     }
 
-    /// Whether some of this memory is, or may be, another's.
+    /// Whether some of this memory is, or may be, part of another graph.
     pub(in crate::graph) fn is_shared(&self) -> bool {
         self.place.is_some()
     }
 
-    /// The nodes, to be given other operands.
+    /// The nodes, for changing their operands.
     pub(in crate::graph) fn nodes_mut(&mut self) -> (&[Op], &mut [[u32; 2]]) {
         let len = self.len as usize;
-        // SAFETY: entries below `len` are initialised; `&mut self` makes the access exclusive, and the columns are apart.
+        // SAFETY: entries below `len` are initialised; `&mut self` makes the access exclusive, and the columns do not
+        // overlap.
         unsafe {
             (std::slice::from_raw_parts(self.ops.ptr(), len), std::slice::from_raw_parts_mut(self.operands.ptr(), len))
         }

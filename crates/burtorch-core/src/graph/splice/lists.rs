@@ -4,16 +4,16 @@ use crate::error::{Error, Result};
 use crate::graph::memory::Stack;
 use crate::graph::renumber::Lists;
 
-/// There is more than there is room for.
+/// The reserved space is too small.
 pub(super) struct Overflow;
 
-/// Operand lists that go from one graph to a place in another that is as long as all of them.
+/// Operand lists that are copied to a region of another graph, which has room for all of them.
 pub(super) struct Region<'a> {
     pub(super) old: &'a [u32],
     pub(super) new: &'a mut [u32],
-    /// Where the place begins in the other graph.
+    /// The start of the region in the other graph.
     pub(super) base: usize,
-    /// How much of it is in use.
+    /// The length in use.
     pub(super) len: usize,
 }
 
@@ -51,7 +51,7 @@ impl Lists for Region<'_> {
     }
 }
 
-/// Operand lists that go from one graph to the end of those of another.
+/// Operand lists that are appended to those of another graph.
 pub(super) struct Across<'a> {
     pub(super) old: &'a [u32],
     pub(super) new: &'a mut Stack<u32>,

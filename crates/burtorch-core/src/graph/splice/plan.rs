@@ -8,27 +8,27 @@ use crate::graph::{BlockHeader, Range, Topology};
 use crate::memory::{list_for, reserve_in};
 use crate::ops::{Arity, Op};
 
-/// What becomes of the nodes of one graph.
+/// The plan for joining the nodes of one graph.
 pub(super) struct SplicePlan {
     pub(super) new: Spliced,
-    /// Blocks that read a run which parts: they read a copy.
+    /// Blocks that read a range which is split: they read a copy.
     pub(super) copies: Vec<Copies>,
-    /// The new length.
+    /// The length after joining.
     pub(super) end: u32,
 }
 
-/// The copies that stand before a block.
+/// The copies that precede a block.
 pub(super) struct Copies {
     /// The block's first output.
     pub(super) first: u32,
-    /// What is copied.
+    /// The copied ranges.
     pub(super) runs: Vec<Range>,
-    /// Where the copies begin.
+    /// The node number of the first copy.
     pub(super) at: u32,
 }
 
 impl Copies {
-    /// The runs, and where the copy of each begins: with the 1.
+    /// The ranges, and the start of the copy of each, at its 1.
     pub(super) fn places(&self) -> impl Iterator<Item = (&Range, u32)> {
         self.runs.iter().scan(self.at, |at, run| {
             let place = *at;
@@ -39,7 +39,7 @@ impl Copies {
 }
 
 impl SplicePlan {
-    /// Nodes from `first` on; proxies stand for nodes below `frozen`.
+    /// Plans nodes from `first` on; proxies stand for nodes below `frozen`.
     pub(super) fn of(graph: Topology<'_>, has_proxies: bool, first: u32, frozen: u32) -> Result<SplicePlan> {
         let ops = graph.ops;
         let mut new = Spliced { first, len: ops.len() as u32, map: Vec::new() };
@@ -78,7 +78,7 @@ impl SplicePlan {
     }
 }
 
-/// The runs that the block with this first output needs contiguous and that are not in the new numbers.
+/// The ranges that the block with this first output needs contiguous and that are split in the new numbers.
 fn parted_runs(graph: Topology<'_>, first: u32, new: &Spliced) -> Result<Vec<Range>> {
     let mut parted: Vec<Range> = Vec::new();
     let mut is_noted = Ok(());
@@ -103,11 +103,11 @@ fn parted_runs(graph: Topology<'_>, first: u32, new: &Spliced) -> Result<Vec<Ran
     is_noted.map(|()| parted)
 }
 
-/// The numbers of joined nodes.
+/// The new numbers of joined nodes.
 pub(super) struct Moved<'a> {
     pub(super) new: &'a Spliced,
     pub(super) slots: &'a Slots,
-    /// What the block in hand reads copies of.
+    /// The copies that the current block reads.
     pub(super) copied: Option<&'a Copies>,
 }
 

@@ -27,7 +27,7 @@ pub fn cholesky<E: KernelFloat>(n: usize, a: &mut [E], workspace: &mut [E]) -> b
             positive[i * width..(i + 1) * width].copy_from_slice(row);
             negative[i * width..(i + 1) * width].iter_mut().zip(row).for_each(|(to, &x)| *to = -x);
         }
-        // Only up to the diagonal, by rows of blocks.
+        // Only the blocks up to the diagonal.
         for top in (0..rows).step_by(BLOCK) {
             let bottom = (top + BLOCK).min(rows);
             let l = Matrix::strided(negative, top * width, bottom - top, width, width as isize, 1);

@@ -75,7 +75,7 @@ fn columns_at<E: KernelFloat, T: Target>(
             permutation.swap(k, pivot);
             sign = -sign;
         }
-        // Then all numbers below are 0 too: there is nothing to subtract.
+        // All numbers below are 0 too, so there is nothing to eliminate.
         if a[k * n + k] == zero {
             continue;
         }

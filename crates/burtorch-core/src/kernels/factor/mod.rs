@@ -19,7 +19,7 @@ pub use lu::lu;
 pub use qr::qr;
 pub use triangular::{Triangle, solve_triangular};
 
-/// Rows and columns that are taken at once.
+/// Rows and columns per block.
 const BLOCK: usize = 64;
 
 /// Numbers of working memory for a matrix of `m` rows and `n` columns, or a system of `m` rows with `n` right sides.
@@ -29,7 +29,7 @@ pub fn factor_workspace_len<E: KernelFloat>(m: usize, n: usize) -> usize {
     product + 3 * BLOCK * side + 2 * BLOCK * BLOCK + side
 }
 
-/// Multiply-adds of a block with so many rows, but for its products, which ask themselves.
+/// Multiply-adds of a block with this many rows, without its products, which check for interrupts themselves.
 fn block_work(rows: usize) -> usize {
     rows * BLOCK * BLOCK
 }
@@ -47,7 +47,7 @@ fn add_multiple<E: KernelFloat, T: Target>(a: E, x: &[E], y: &mut [E]) {
     columns!(E, y.len(), axpy_step[T](a, x, y));
 }
 
-/// Two rows of a matrix with `n` columns, the first to read.
+/// Two rows of a matrix with `n` columns, the first one read-only.
 #[inline(always)]
 fn two_rows<E>(a: &mut [E], n: usize, read: usize, write: usize) -> (&[E], &mut [E]) {
     if read < write {

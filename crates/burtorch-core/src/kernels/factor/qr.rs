@@ -15,7 +15,7 @@ use crate::sync::stop::Pace;
 pub fn qr<E: KernelFloat>(m: usize, n: usize, a: &mut [E], q: &mut [E], r: &mut [E], workspace: &mut [E]) {
     let zero = E::default();
     let (blocks, mut pace) = (n.div_ceil(BLOCK), Pace::new());
-    // The factors of reflections stand in the first column of `r` until the end.
+    // The factors of reflections are kept in the first column of `r` until the end.
     for first in (0..n).step_by(BLOCK) {
         let end = (first + BLOCK).min(n);
         if !pace.goes_on(2 * block_work(m - first)) {
@@ -51,7 +51,7 @@ pub fn qr<E: KernelFloat>(m: usize, n: usize, a: &mut [E], q: &mut [E], r: &mut 
     }
 }
 
-/// Reflections `first..end` as `I - V T Vᵀ`, of the rows from `first` on.
+/// Reflections `first..end` as `I - V T Vᵀ`, acting on the rows from `first` on.
 struct Block<'w, E> {
     m: usize,
     first: usize,
@@ -81,7 +81,8 @@ impl<'w, E: KernelFloat> Block<'w, E> {
         Block { m, first, width, v, t, part, product }
     }
 
-    /// Applies the reflections in order, or their product's inverse, to `count` columns of a matrix of `n` columns.
+    /// Applies the reflections in order, or the inverse of their product, to `count` columns of a matrix of `n`
+    /// columns.
     fn apply(&mut self, inverse: bool, to: &mut [E], n: usize, column: usize, count: usize) {
         let (rows, width) = (self.m - self.first, self.width);
         if count == 0 {

@@ -64,7 +64,7 @@ fn solutions_solve_and_have_the_bits_of_single_right_sides() {
         for case in 0..8 {
             let triangle = Triangle { upper: case & 1 > 0, transposed: case & 2 > 0, unit: case & 4 > 0 };
             let kept = |i: usize, j: usize| if triangle.upper { i < j } else { i > j };
-            // So that a diagonal of ones is no worse.
+            // Scaled so that a unit diagonal is as well conditioned.
             let scale = if triangle.unit { 0.5 / n as f64 } else { 1.0 };
             let of: Vec<f64> = a.iter().map(|x| x * scale).collect();
             let full: Vec<f64> = (0..n * n)

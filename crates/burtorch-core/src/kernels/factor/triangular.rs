@@ -18,7 +18,7 @@ pub struct Triangle {
 }
 
 impl Triangle {
-    /// Whether the system is solved from its first row on.
+    /// Whether the system is solved by forward substitution.
     fn is_forward(self) -> bool {
         self.upper == self.transposed
     }

@@ -16,12 +16,12 @@ use crate::sync::stop::Pace;
 pub(super) fn all<E: KernelFloat, T: Target>(job: &Job<E>, workspace: &mut [E]) {
     let job = job.oriented();
     let plan = Plan::new::<E, T>(&job);
-    // The first number of a cache line.
+    // Skips to the start of a cache line.
     let skipped = workspace.as_ptr().align_offset(64).min(workspace.len());
     let workspace = &mut workspace[skipped..];
     let mut pace = Pace::new();
     for q in 0..job.count as isize {
-        // SAFETY: steps lead from the first matrix to others that were checked.
+        // SAFETY: the steps lead to further matrices, which were checked.
         unsafe {
             let mut one = job;
             one.a.at = one.a.at.wrapping_offset(q * job.a.next);
@@ -34,7 +34,7 @@ pub(super) fn all<E: KernelFloat, T: Target>(job: &Job<E>, workspace: &mut [E]) 
     }
 }
 
-/// How many vectors wide the next strip is, where `left` columns are left; 0 if less than one.
+/// The width of the next strip in vectors, with `left` columns left; 0 if less than one vector.
 #[inline(always)]
 fn vectors<E: KernelFloat, T: Target>(left: usize, rows: usize) -> usize {
     let whole = left / T::Register::<E>::LANES;
@@ -49,7 +49,7 @@ fn vectors<E: KernelFloat, T: Target>(left: usize, rows: usize) -> usize {
     }
 }
 
-/// `false` where it has ended early.
+/// Computes one product; `false` if it ended early.
 ///
 /// # Safety
 /// The elements of all operands may be read, or written.
@@ -67,7 +67,7 @@ unsafe fn single<E: KernelFloat, T: Target>(job: &Job<E>, plan: &Plan, workspace
     unsafe {
         for j in (0..job.n).step_by(plan.columns) {
             let columns = plan.columns.min(job.n - j);
-            // Of no terms there is one block, in which sums start and end.
+            // Without terms there is one empty block, so that sums are still initialised and finished.
             for p in (0..job.k.max(1)).step_by(plan.depth) {
                 let depth = plan.depth.min(job.k - p);
                 if plan.pack_b {
@@ -91,10 +91,10 @@ unsafe fn single<E: KernelFloat, T: Target>(job: &Job<E>, plan: &Plan, workspace
     true
 }
 
-/// Rows of B that are packed together.
+/// Rows of B packed together.
 const GROUP: usize = 8;
 
-/// A packed block of B, strip after strip.
+/// Packs a block of B, strip by strip.
 ///
 /// # Safety
 /// As [`single`].
@@ -109,8 +109,8 @@ unsafe fn block_of_b<E: KernelFloat, T: Target>(
 ) {
     let lanes = T::Register::<E>::LANES;
     let b = job.b.from(j, p);
-    // Some rows at a time: streams of reads that the caches foresee, and stretches to write, as the same rows of two strips may
-    // lie a power of two apart.
+    // A few rows at a time: few enough streams of reads for the prefetcher, and contiguous stretches of writes, because
+    // the same row of two strips may be a power of two apart.
     let group = if b.outer == 1 { GROUP } else { depth.max(1) };
     // SAFETY: as the caller promises.
     unsafe {
@@ -134,7 +134,7 @@ unsafe fn block_of_b<E: KernelFloat, T: Target>(
     }
 }
 
-/// How many columns the next strip has, where `left` are left.
+/// The number of columns of the next strip, with `left` left.
 #[inline(always)]
 fn width<E: KernelFloat, T: Target>(left: usize, rows: usize) -> usize {
     match vectors::<E, T>(left, rows) {
@@ -143,7 +143,7 @@ fn width<E: KernelFloat, T: Target>(left: usize, rows: usize) -> usize {
     }
 }
 
-/// All strips of one block; `false` where they end early.
+/// Computes all strips of one block; `false` if it ended early.
 ///
 /// # Safety
 /// As [`single`].

@@ -45,7 +45,7 @@ pub struct MatrixMut<'a, E> {
     count: usize,
 }
 
-/// Where the elements of a matrix are.
+/// The layout of a matrix.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     start: usize,
@@ -53,7 +53,7 @@ struct Shape {
     columns: usize,
     row_step: isize,
     column_step: isize,
-    /// From one matrix to the next.
+    /// The step from one matrix to the next.
     next: isize,
 }
 
@@ -67,7 +67,7 @@ impl Shape {
         Self { rows: columns, columns: rows, row_step: column_step, column_step: row_step, ..self }
     }
 
-    /// Panics unless all elements of `count` matrices lie in `len` numbers.
+    /// Panics unless all elements of `count` matrices lie within `len` numbers.
     fn check(&self, count: usize, len: usize) {
         if self.rows == 0 || self.columns == 0 || count == 0 {
             return;
@@ -82,7 +82,7 @@ impl Shape {
         assert!(low >= 0 && high < len as i128, "a matrix must lie in its data");
     }
 
-    /// Panics if two elements of `count` matrices may share a place.
+    /// Panics if two elements of `count` matrices may have the same address.
     fn check_apart(&self, count: usize) {
         let mut dimensions = [(self.row_step, self.rows), (self.column_step, self.columns), (self.next, count)]
             .map(|(step, n)| if n > 1 { (step.unsigned_abs(), n - 1) } else { (usize::MAX, 0) });
@@ -159,22 +159,22 @@ impl<'a, E> MatrixMut<'a, E> {
 /// Where the chain of each element of C starts.
 #[derive(Clone, Copy, Debug)]
 pub enum Start<'a, E> {
-    /// From one number: `C = A B` starts from 0.
+    /// Sums start at one number: `C = A B` starts at 0.
     Number(E),
-    /// From what C holds: `C += A B`.
+    /// Sums start at C: `C += A B`.
     Output,
-    /// From a number for each row of C.
+    /// Sums start at a number per row of C.
     Rows(&'a [E]),
-    /// From a number for each column of C.
+    /// Sums start at a number per column of C.
     Columns(&'a [E]),
 }
 
 /// What happens to an element of C after the last term of its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// Nothing.
+    /// Stores sums unchanged.
     AsIs,
-    /// +0.0 is added, so that no element is -0.0, the mark of "not reached".
+    /// Adds +0.0 first, so that no element is -0.0, the mark of "not reached".
     Reached,
 }
 
@@ -230,19 +230,19 @@ pub fn product_on_threads<E: KernelFloat>(
     let shared = Shared { job, workspace: workspace.as_mut_ptr() };
     sync::run(pieces, pieces, &|index| {
         let shared = &shared;
-        // SAFETY: there are so many numbers, and each call has its own of them.
+        // SAFETY: the memory holds this many numbers, and each call uses its own part.
         let workspace = unsafe { std::slice::from_raw_parts_mut(shared.workspace.add(index * len), len) };
         product_of(&shared.job.piece(index, pieces), workspace);
     });
 }
 
-/// What the threads of one product share.
+/// State shared by the threads of one product.
 struct Shared<E> {
     job: Job<E>,
     workspace: *mut E,
 }
 
-// SAFETY: threads write different pieces of C, whose elements share no places, and parts of the workspace of their own.
+// SAFETY: threads write disjoint pieces of C, whose elements do not overlap, and separate parts of the workspace.
 unsafe impl<E: Sync> Sync for Shared<E> {}
 
 leveled! {

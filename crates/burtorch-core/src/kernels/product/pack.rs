@@ -7,7 +7,7 @@ use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at};
 use crate::kernels::levels::Target;
 use crate::simd::Real;
 
-/// `columns` neighbours of one row of B, and zeros up to whole vectors.
+/// Packs `columns` adjacent elements of one row of B, padded with zeros to whole vectors.
 ///
 /// # Safety
 /// The elements may be read, and `to` has room.
@@ -29,7 +29,7 @@ pub(super) unsafe fn row_of_b<E: KernelFloat, T: Target>(from: *const E, columns
     }
 }
 
-/// `terms` terms of `columns` columns of B that are no neighbours, as [`row_of_b`] leaves them.
+/// Packs `terms` terms of `columns` columns of B that are not adjacent, in the layout of [`row_of_b`].
 ///
 /// # Safety
 /// The elements may be read, and `to` has room.
@@ -52,10 +52,10 @@ pub(super) unsafe fn strip_of_b<E: KernelFloat, T: Target>(from: &Side<E>, colum
     }
 }
 
-/// A vector of columns, term by term, where the terms of a column are neighbours.
+/// Packs a vector of columns whose terms are contiguous, term by term.
 ///
-/// Simply: `to[p][j] = from[j][p]`. Departure: squares of 16 bytes by 16 bytes, as many as make a vector, are turned at once;
-/// reading them side by side costs less than moving numbers across a register.
+/// Simply: `to[p][j] = from[j][p]`. Departure: as many squares of 16 bytes by 16 bytes as fill a vector are transposed
+/// at once; reading them side by side costs less than moving numbers across a register.
 ///
 /// # Safety
 /// As [`strip_of_b`].
@@ -103,10 +103,10 @@ unsafe fn gathered<V: Pack>(
     }
 }
 
-/// Terms that packing asks for before it comes to them.
+/// How many terms ahead packing prefetches.
 const AHEAD: isize = 8;
 
-/// `terms` terms of `rows` rows of A from `from` on; returns the copy with its steps.
+/// Packs `terms` terms of `rows` rows of A from `from` on; returns the copy with its steps.
 ///
 /// # Safety
 /// The elements may be read, and `to` has room.
@@ -123,21 +123,22 @@ pub(super) unsafe fn block_of_a<E: KernelFloat, T: Target>(
             for p in 0..terms {
                 let column = from.at.offset(p as isize * from.inner);
                 for i in (0..rows).step_by(line::<E>()) {
-                    // Terms to come, which are far apart.
+                    // Prefetches later terms, which are far apart.
                     prefetch_at(column.wrapping_offset(AHEAD * from.inner).wrapping_add(i));
                 }
-                // What it writes behind the rows is written over by the next term, or lies in the cache line more that each row has.
+                // The padding written after the rows is overwritten by the next term, or lies in the extra cache line
+                // of each row.
                 row_of_b::<E, T>(column, rows, to.add(p * rows));
             }
             return Side { at: to, outer: 1, inner: rows as isize, next: 0 };
         }
-        // A cache line more than the terms: rows a power of two apart would share a few sets of the cache.
+        // An extra cache line per row: rows a power of two apart would share a few cache sets.
         let step = terms.next_multiple_of(line::<E>()) + line::<E>();
         for i in 0..rows {
             let row = from.at.offset(i as isize * from.outer);
             if from.inner == 1 {
                 for p in (0..terms).step_by(line::<E>()) {
-                    // Rows to come, which are far apart.
+                    // Prefetches later rows, which are far apart.
                     prefetch_at(row.wrapping_offset(4 * from.outer).wrapping_add(p));
                     let count = line::<E>().min(terms - p);
                     std::ptr::copy_nonoverlapping(row.add(p), to.add(i * step + p), count);

@@ -7,7 +7,7 @@ use crate::kernels::float::KernelFloat;
 use crate::kernels::levels::Target;
 use crate::simd::Real;
 
-/// An operand: where it starts, and how far apart its elements are.
+/// An operand: its first element and its steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side<E> {
     pub at: *const E,
@@ -20,7 +20,7 @@ pub(crate) struct Side<E> {
 }
 
 impl<E: Copy> Side<E> {
-    /// The same operand from row (or column) `outer` and term `inner` on.
+    /// The operand from row (or column) `outer` and term `inner` on.
     #[inline(always)]
     pub(super) fn from(&self, outer: usize, inner: usize) -> Self {
         let at = outer as isize * self.outer + inner as isize * self.inner;
@@ -28,12 +28,12 @@ impl<E: Copy> Side<E> {
     }
 }
 
-/// Multiply-adds from which a thread of its own is worth waking.
+/// Multiply-adds that justify waking another thread.
 pub const WORTH_A_THREAD: usize = 1 << 18;
-/// Rows or columns of which pieces are multiples.
+/// Pieces are multiples of this many rows or columns.
 const CUT: usize = 16;
 
-/// Where chains start.
+/// The initial values of sums.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Origin<E> {
     Number(E),
@@ -117,14 +117,14 @@ impl<E: KernelFloat> Job<E> {
         }
     }
 
-    /// How many pieces are worth a thread each, up to `most`.
+    /// The number of pieces, each worth a thread, up to `most`.
     pub(super) fn pieces(&self, most: usize) -> usize {
         let work = self.count as u128 * self.m as u128 * self.n as u128 * self.k as u128;
         let parts = if self.count > 1 { self.count } else { self.m.max(self.n).div_ceil(CUT) };
         parts.min(most).min((work / WORTH_A_THREAD as u128) as usize).max(1)
     }
 
-    /// One of `of` pieces of C: some of its matrices, of its rows or of its columns.
+    /// One of `of` pieces of C: a subset of its matrices, rows or columns.
     pub(super) fn piece(&self, index: usize, of: usize) -> Self {
         let share = |n: usize, unit: usize| {
             let units = n.div_ceil(unit);
@@ -158,7 +158,7 @@ impl<E: KernelFloat> Job<E> {
         piece
     }
 
-    /// The same product with its vectors along rows of C that are contiguous, if it has any.
+    /// The same product with its vectors along contiguous rows of C, if possible.
     #[inline(always)]
     pub(super) fn oriented(self) -> Self {
         let vector = self.m == 1 || self.n == 1;
@@ -167,7 +167,7 @@ impl<E: KernelFloat> Job<E> {
     }
 }
 
-/// Sizes of blocks, and which operands are packed.
+/// Block sizes, and which operands are packed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub pack_a: bool,
@@ -188,14 +188,14 @@ const BLOCK: usize = 1 << 20;
 const ROWS: usize = 96;
 /// Terms in a block, at most. A strip of B (32 KB or less) stays in the first-level cache.
 const DEPTH: usize = 256;
-/// Bytes of an operand up to which its elements are read where they lie.
+/// Bytes of an operand below which it is not packed.
 const SMALL: usize = 48 << 10;
-/// Bytes of B from which it comes from memory row by row, for a few rows of A.
+/// Bytes of B above which it is streamed from memory row by row, for a few rows of A.
 const LARGE: usize = 256 << 10;
 
-/// Rows of A up to which packing B costs more than it saves, where B is read from one stretch of memory.
+/// Rows of A below which packing B costs more than it saves, if B is contiguous.
 const FEW: usize = 192;
-/// Bytes of a row of B up to which 64 of them stay in the first-level cache.
+/// Bytes of a row of B below which 64 rows stay in the first-level cache.
 const SHORT: usize = 512;
 
 impl Plan {
@@ -204,18 +204,18 @@ impl Plan {
         let lanes = T::Register::<E>::LANES;
         let size = size_of::<E>();
         let (m, n, k) = (job.m, job.n, job.k);
-        // Strips are 4 vectors wide where registers are many, otherwise 2.
+        // Strips are 4 vectors wide with many registers, otherwise 2.
         let wide = T::fits::<T::Register<E>>(24);
         let neighbours = job.b.outer == 1 || n == 1;
-        // For one or two strips of B rows of A are read where they lie, asked for ahead; terms that lie apart would share few
-        // sets of the cache.
+        // For one or two strips of B, rows of A are read in place with prefetching; terms that lie apart would share
+        // few cache sets.
         let is_large = m * k * size > SMALL;
         let is_narrow = n <= 8 * lanes;
         let pack_a = is_large && if is_narrow { job.a.outer == 1 && n >= 2 * lanes } else { true };
         let asks_ahead = is_large && is_narrow && job.a.inner == 1 && k >= 32;
         let (rows, depth) = if wide { (ROWS / 2, DEPTH / 2) } else { (ROWS, DEPTH) };
         if !neighbours && m <= 8 {
-            // Strips that are used a few times and not kept.
+            // Strips are used a few times and then discarded.
             return Self { pack_a: false, asks_ahead: false, pack_b: true, rows: m, columns: 4 * lanes, depth };
         }
         if neighbours && m < FEW && job.b.inner == n as isize && n * size <= SHORT {
@@ -239,7 +239,7 @@ pub const fn workspace_len<E>(m: usize, n: usize, k: usize) -> usize {
     (if one > other { one } else { other }) + 64 / size
 }
 
-/// Packed blocks of A and B, and [`aside_len`].
+/// The sizes of packed blocks of A and B, and [`aside_len`].
 const fn blocks_len(m: usize, n: usize, k: usize, size: usize) -> usize {
     let line = 64 / size;
     let a = at_most(m, ROWS) * (at_most(k, DEPTH) + 2 * line);
@@ -247,7 +247,7 @@ const fn blocks_len(m: usize, n: usize, k: usize, size: usize) -> usize {
     a + b + aside_len(m, n)
 }
 
-/// Numbers of a strip of C whose columns are not neighbours: all rows of a block, up to 8 vectors.
+/// Workspace for a strip of C whose columns are not adjacent: all rows of a block, up to 8 vectors.
 pub(super) const fn aside_len(m: usize, n: usize) -> usize {
     at_most(m, ROWS) * at_most(n, 8 * 16)
 }

@@ -8,10 +8,10 @@ use super::plan::Origin;
 use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at};
 use crate::kernels::levels::Target;
 
-/// Terms from which a tile has time to ask for the C of the next one.
+/// Terms above which a tile has time to prefetch the next tile of C.
 const LONG: usize = 32;
 
-/// Columns of B, at most some vectors of them, all rows of a block of A, and where their sums go.
+/// Columns of B, a few vectors at most, all rows of a block of A, and the destination of their sums.
 #[derive(Clone, Copy)]
 pub(super) struct Strip<E> {
     pub a: *const E,
@@ -33,10 +33,10 @@ pub(super) struct Strip<E> {
     pub finish: Finish,
 }
 
-/// All rows of a strip of `K` vectors of columns, or of one vector that is filled in `PART`.
+/// Computes all rows of a strip of `K` vectors of columns, or of one partial vector (`PART`).
 ///
 /// # Safety
-/// The pointers and steps of `strip` lead to numbers that may be read or, in C, written; C is not read by others.
+/// The pointers and steps of `strip` lead to numbers that may be read or, in C, written; no other thread accesses C.
 #[inline(always)]
 pub(super) unsafe fn strip<E: KernelFloat, T: Target, const K: usize, const PART: bool>(strip: &Strip<E>) {
     // SAFETY: as the caller promises.
@@ -58,7 +58,7 @@ pub(super) unsafe fn strip<E: KernelFloat, T: Target, const K: usize, const PART
                 rows::<E, T, 1, 2, PART>(i, strip);
             }
             _ => {
-                // 12 at a time where 8 and 4 would take more tiles.
+                // 12 at a time if 8 and 4 would need more tiles.
                 let many = matches!(strip.rows % 12, 0 | 9..);
                 let i = if many { rows::<E, T, 12, 1, PART>(0, strip) } else { 0 };
                 let i = rows::<E, T, 8, 1, PART>(i, strip);
@@ -135,7 +135,7 @@ unsafe fn read<V: Pack, const PART: bool>(from: *const V::Elem, mask: V::Mask) -
     unsafe { if PART { V::read_masked(from, mask) } else { V::read(std::slice::from_raw_parts(from, V::LANES), 0) } }
 }
 
-/// Where sums start.
+/// The initial sums.
 ///
 /// # Safety
 /// As [`tile`].
@@ -183,7 +183,7 @@ unsafe fn start<V: Pack, const R: usize, const K: usize, const PART: bool>(
     sums
 }
 
-/// What becomes of sums.
+/// Stores the sums.
 ///
 /// # Safety
 /// As [`tile`].

@@ -43,7 +43,7 @@ pub(super) fn pull<E: KernelFloat + Scalar<Elem = E>>(pull: AffinePull<'_, E>) {
     let AffinePull { n_in, w, relu, dy, y, x, mut dx, dw, db, scratch } = pull;
     let n_out = w.len() / n_in;
     let (mut dw, mut db) = (dw, db);
-    // Groups from the first on whose outputs were all reached; padding is in the last.
+    // Leading groups whose outputs were all reached; padding is in the last group.
     let n_whole = dy.chunks_exact(n_out * L).take_while(|dy| all_reached(dy)).count();
     let first = if product::is_product(n_whole, n_in, n_out) { n_whole } else { 0 };
     if first > 0 {
@@ -85,7 +85,7 @@ pub(super) fn pull<E: KernelFloat + Scalar<Elem = E>>(pull: AffinePull<'_, E>) {
     }
 }
 
-/// A group every output of which was reached.
+/// A group whose outputs were all reached.
 fn pull_whole<E: KernelFloat + Scalar<Elem = E>>(pull: AffinePull<'_, E>) {
     let AffinePull { w, relu, dy, y, x, dx, dw, db, scratch, .. } = pull;
     let (cut, scratch) = scratch.split_at_mut(if relu { dy.len() } else { 0 });
@@ -119,7 +119,7 @@ fn pull_whole<E: KernelFloat + Scalar<Elem = E>>(pull: AffinePull<'_, E>) {
     }
 }
 
-/// A group in which some tokens were reached in every output and the others in none: these count as 0 times 0.
+/// A group in which some tokens were reached in every output and the others in none: the latter count as 0 times 0.
 fn pull_blanked<E: KernelFloat + Scalar<Elem = E>>(pull: AffinePull<'_, E>) {
     let AffinePull { n_in, w, relu, dy, y, x, dx, dw, db, scratch } = pull;
     let (dy_blanked, rest) = scratch.split_at_mut(dy.len());

@@ -32,7 +32,7 @@ pub(super) fn pull<E: KernelFloat + Scalar<Elem = E>>(pull: AttentionPull<'_, E>
     if grads.iter().all(|g| g.all_finite()) {
         forget_unread(shape, dout, grads);
     } else {
-        // Zero times infinity: one at a time, the tokens that were not reached contribute nothing.
+        // Zero times infinity: unreached tokens must contribute nothing, so tokens are processed one at a time.
         naive::attention_pull(AttentionPull { shape, qkv, probs, out, dout, grads, scratch });
     }
 }
@@ -50,7 +50,7 @@ fn backward<E: KernelFloat>(
     causal_attention_backward::<E, L>(shape.heads, shape.width, q, k, v, probs, out, dout, dq, dk, dv, Mode::Set);
 }
 
-/// Takes back the zeros that queries of unreached tokens received, and keys and values after the last reached one.
+/// Restores "not reached" for queries of unreached tokens, and for keys and values after the last reached token.
 fn forget_unread<E: Scalar>(shape: AttentionShape, dout: &[E], grads: &mut [E]) {
     let n = dout.len() / shape.width;
     let reached = |t: usize| !dout[shape.at(0, 0, t)].is_unreached();

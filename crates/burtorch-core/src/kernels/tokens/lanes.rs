@@ -85,19 +85,19 @@ unsafe fn add_step<V: Pack>(j: usize, x: &[V::Elem], y: &[V::Elem], z: &mut [V::
     unsafe { (V::read(x, j) + V::read(y, j)).write(z, j) }
 }
 
-/// `to += g`, all of which was reached.
+/// `to += g`; all of `g` is reached.
 pub(super) fn add_to<E: KernelFloat>(g: &[E], to: &mut [E]) {
     axpy(E::of(1.0), g, to);
 }
 
-/// Which adjoints of a group were reached.
+/// How the adjoints of a group were reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// All of them.
     Everything,
-    /// Those of some tokens, and of the others none.
+    /// All adjoints of some tokens, and none of the others.
     WholeTokens,
-    /// Any others.
+    /// Otherwise.
     Some,
 }
 
@@ -112,14 +112,14 @@ pub(super) fn reach<E: KernelFloat + Scalar>(g: &[E]) -> Reach {
     if whole { Reach::WholeTokens } else { Reach::Some }
 }
 
-/// Writes 0 to the tokens of `x` that `g` did not reach.
+/// Sets the tokens of `x` that `g` did not reach to 0.
 pub(super) fn blank_unreached<E: KernelFloat + Scalar>(g: &[E], x: &mut [E]) {
     for t in (0..L).filter(|&t| g[t].is_unreached()) {
         x[t..].iter_mut().step_by(L).for_each(|x| *x = E::default());
     }
 }
 
-/// Adds what the tokens that `g` reached have in `from` to `to`.
+/// Adds `from` to `to` for the tokens that `g` reached.
 pub(super) fn pass_on_reached<E: KernelFloat + Scalar>(g: &[E], from: &[E], to: &mut [E]) {
     for t in (0..L).filter(|&t| !g[t].is_unreached()) {
         for k in (t..to.len()).step_by(L) {

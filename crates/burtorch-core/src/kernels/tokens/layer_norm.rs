@@ -49,7 +49,7 @@ fn pull_whole<E: KernelFloat + Scalar<Elem = E>>(pull: LayerNormPull<'_, E>) {
         }
         (None, None) => {}
         (dgain, dbias) => {
-            // The kernel makes both: one that is not wanted goes to the scratch.
+            // The kernel computes both; an unwanted one goes to the scratch.
             let (mut dgain, mut dbias) = (emptied(dgain), emptied(dbias));
             let (other, rest) = scratch.split_at_mut(gain.len());
             let (to_gain, to_bias) = match (&mut dgain, &mut dbias) {

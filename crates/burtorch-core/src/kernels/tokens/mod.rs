@@ -45,7 +45,7 @@ pub trait TokenMath: Scalar {
         g.iter().fold(true, |none, g| none & g.is_unreached())
     }
 
-    /// `y = W x + b` for each token, cut off at 0 with `relu`. `scratch` holds [`AffinePull::scratch_len`] numbers.
+    /// `y = W x + b` for each token, followed by relu with `relu`. `scratch` holds [`AffinePull::scratch_len`] numbers.
     fn token_affine(
         n_in: usize,
         w: &[Self::Elem],
@@ -58,7 +58,7 @@ pub trait TokenMath: Scalar {
         naive::affine(n_in, w, bias, relu, x, y);
     }
 
-    /// What inputs, weights and biases receive.
+    /// The contributions to inputs, weights and biases.
     fn token_affine_pull(pull: AffinePull<'_, Self>) {
         naive::affine_pull(pull);
     }
@@ -75,7 +75,7 @@ pub trait TokenMath: Scalar {
         naive::layer_norm(x, gain, bias, eps, y, stats);
     }
 
-    /// What its inputs, gain and bias receive.
+    /// The contributions to inputs, gain and bias.
     fn token_layer_norm_pull(pull: LayerNormPull<'_, Self>) {
         naive::layer_norm_pull(pull);
     }
@@ -85,7 +85,7 @@ pub trait TokenMath: Scalar {
         naive::attention(shape, qkv, probs, out);
     }
 
-    /// What queries, keys and values receive, in `grads`, one after the other: the adjoint "not reached" where nothing.
+    /// The contributions to queries, keys and values, in sequence in `grads`; "not reached" for none.
     fn token_attention_pull(pull: AttentionPull<'_, Self>) {
         naive::attention_pull(pull);
     }
@@ -102,7 +102,7 @@ pub trait TokenMath: Scalar {
     }
 }
 
-/// Adds every reached `g` to the adjoint at its place.
+/// Adds every reached element of `g` to the adjoint at its index.
 pub(super) fn pass_on<E: KernelFloat + Scalar>(g: &[E], to: &mut [E]) {
     if lanes::all_reached(g) {
         lanes::add_to(g, to);
@@ -111,7 +111,7 @@ pub(super) fn pass_on<E: KernelFloat + Scalar>(g: &[E], to: &mut [E]) {
     }
 }
 
-/// The gradients of an op whose gradients overwrite: emptied first.
+/// The gradients of an op that overwrites: set to zero first.
 pub(super) fn emptied<'a, E: Default + Clone>(target: GradientOut<'a, E>) -> Option<&'a mut [E]> {
     target.map(|(to, mode)| {
         if mode == Mode::Set {

@@ -178,7 +178,7 @@ pub fn cross_entropy<S: Scalar>(logits: &[S], n: usize, classes: &[u32], probs: 
     for t in 0..n {
         let at = |c: usize| (t / L * width + c) * L + t % L;
         let top = (1..width).fold(logits[at(0)], |top, c| S::select(top.less(logits[at(c)]), logits[at(c)], top));
-        // Without the shift where it would make inf - inf.
+        // Without the shift if it would give inf - inf.
         let top = S::select(top.abs().less(S::lit(f64::INFINITY)), top, S::lit(0.0));
         let mut total = S::lit(0.0);
         for c in 0..width {

@@ -74,7 +74,7 @@ unsafe fn forward_tiles<E: KernelFloat, T: Target, const L: usize, const R: usiz
     o
 }
 
-/// The last output, if one is left over.
+/// Computes the last output, if one is left over.
 ///
 /// # Safety
 /// As [`forward_tiles`].
@@ -88,14 +88,14 @@ unsafe fn forward_last<E: KernelFloat, T: Target, const L: usize>(
 ) {
     debug_assert_eq!(w.len() * L * L, x.len() * y.len());
     if o < y.len() / L {
-        // SAFETY: as the caller promises, the weights from this row on are those of this output.
+        // SAFETY: as the caller promises, the weights from this row on belong to this output.
         let [sum] = unsafe { sums_of::<E, T, L, 1>(&w[o * (x.len() / L)..], x) };
         let bias = bias.map_or(-E::default(), |bias| bias[o]);
         (sum.pair_sums(sum) + E::Vector::splat(bias)).write_some(&mut y[o * L..]);
     }
 }
 
-/// Sums over even and over odd inputs, in turn, for `R` rows of weights.
+/// Sums over even and over odd inputs, alternating, for `R` rows of weights.
 ///
 /// # Safety
 /// `rows` holds `R` times as many numbers as x has inputs.
@@ -114,19 +114,19 @@ unsafe fn sums_of<E: KernelFloat, T: Target, const L: usize, const R: usize>(row
         }
     }
     if !n_in.is_multiple_of(2) {
-        // The odd input that is missing counts as 0 times 0.
+        // The missing odd input counts as 0 times 0.
         let xs = E::Vector::read_or(&x[(n_in - 1) * L..], E::default()).zipped();
         for r in 0..R {
             let pair = [rows[(r + 1) * n_in - 1], E::default()];
-            // SAFETY: there are two of them.
+            // SAFETY: `pair` has two elements.
             sums[r] = T::mul_add(unsafe { E::Vector::read_pair(&pair, 0) }, xs, sums[r]);
         }
     }
     sums
 }
 
-/// Simply: for each input i, `dx[i] += sum over o of w[o][i] * dy[o]`, vectors of tokens. Departures: two inputs of each
-/// token in turn in a vector, as in [`forward_at`]; 24 inputs at once (8 where registers are few).
+/// Simply: for each input i, `dx[i] += sum over o of w[o][i] * dy[o]`, vectors of tokens. Departures: two inputs of
+/// each token alternate in a vector, as in [`forward_at`]; 24 inputs at once (8 with few registers).
 #[inline(always)]
 fn input_grad_at<E: KernelFloat, T: Target, const L: usize>(w: &[E], dy: &[E], dx: &mut [E]) {
     assert_eq!(<E::Vector as Real>::LANES, 2 * L, "tokens must fill half a vector");
@@ -166,8 +166,8 @@ unsafe fn input_grad_tiles<E: KernelFloat, T: Target, const L: usize, const R: u
     debug_assert_eq!(w.len(), n_out * n_in);
     let zero = E::Vector::splat(E::default());
     while n_in - i >= 2 * R && pace.goes_on(2 * R * n_out * L) {
-        // SAFETY: `i + 2 r + 2 <= n_in` and `o < n_out`, and the caller vouches for the lengths. All but the last output
-        // have another behind them, which the vector reads along.
+        // SAFETY: `i + 2 r + 2 <= n_in` and `o < n_out`, and the caller vouches for the lengths. Every output but the
+        // last is followed by another, which the vector reads as well.
         unsafe {
             let mut sums: [E::Vector; R] = array_of(|r| E::Vector::read(dx, (i + 2 * r) * L).zipped());
             for o in 0..n_out {

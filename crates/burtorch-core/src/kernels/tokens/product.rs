@@ -9,16 +9,17 @@ use crate::kernels::{KernelFloat, Mode, affine_weight_grad_lanes};
 
 const L: usize = TOKEN_LANES;
 
-/// Groups of tokens, and weights, from which products are faster than the kernels for one group, copies included.
+/// Groups of tokens, and weights, above which matrix products are faster than the kernels for one group, including
+/// copies.
 const GROUPS: usize = 4;
 const WEIGHTS: usize = 1 << 12;
 
-/// Whether a layer is computed by products. By its sizes only, so the bits are the same everywhere.
+/// Whether a layer is computed as a matrix product. Depends only on sizes, so the bits are the same everywhere.
 pub(super) const fn is_product(n_groups: usize, n_in: usize, n_out: usize) -> bool {
     n_groups >= GROUPS && n_in.saturating_mul(n_out) >= WEIGHTS
 }
 
-/// How many numbers of working memory forward and reverse passes need: copies of `x`, `dx`, `dy`, and a product's own.
+/// Workspace of forward and backward passes: copies of `x`, `dx` and `dy`, and the workspace of a product.
 pub(super) const fn scratch_len<E>(n_groups: usize, n_in: usize, n_out: usize) -> usize {
     if !is_product(n_groups, n_in, n_out) {
         return 0;
@@ -31,7 +32,7 @@ pub(super) const fn scratch_len<E>(n_groups: usize, n_in: usize, n_out: usize) -
     2 * n * (n_in + n_out) + if most > weight_grad { most } else { weight_grad }
 }
 
-/// Groups of tokens as one matrix, `width` rows of all tokens.
+/// Copies groups of tokens into one matrix, with `width` rows of all tokens.
 fn joined<E: Copy>(groups: &[E], n: usize, to: &mut [E]) {
     let width = groups.len() / n;
     for (f, row) in to.chunks_exact_mut(n).enumerate() {
@@ -70,7 +71,7 @@ pub(super) fn forward<E: KernelFloat>(
     parted(outputs, n, y);
 }
 
-/// What groups receive all of whose outputs were reached.
+/// A backward pass of groups whose outputs were all reached.
 pub(super) struct Pull<'a, E> {
     pub n_in: usize,
     pub w: &'a [E],

@@ -88,17 +88,17 @@ impl AttentionShape {
         attention_probs_len::<L>(self.heads, groups)
     }
 
-    /// Every head and every place of a token in `len` activations.
+    /// Every head and every index of a token in `len` activations.
     pub(super) fn queries(self, len: usize) -> impl Iterator<Item = (usize, usize)> {
         (0..self.heads).flat_map(move |h| (0..len / self.width).map(move |t| (h, t)))
     }
 
-    /// Where feature `f` of head `h` of token `t` stands.
+    /// The index of feature `f` of head `h` of token `t`.
     pub(super) fn at(self, h: usize, f: usize, t: usize) -> usize {
         (t / L * self.width + h * self.d() + f) * L + t % L
     }
 
-    /// Where the probability of token `s` for the query of token `t` stands.
+    /// The index of the probability of token `s` for the query of token `t`.
     pub(super) fn pair(self, h: usize, t: usize, s: usize) -> usize {
         let g = t / L;
         (g * (g + 1) / 2 * self.heads + h * (g + 1)) * L * L + s * L + t % L

@@ -15,16 +15,16 @@ pub(super) struct Adjoints {
     pub(super) of: Vec<Vec<u32>>,
     pub(super) seeds: Vec<(usize, u32)>,
     pub(super) nothing: u32,
-    /// For each group the first slot of what it hands back.
+    /// For each group, the first slot of its contributions.
     pub(super) to: Vec<u32>,
-    /// Whether a group has anything to do.
+    /// Whether a group contributes anything.
     pub(super) runs: Vec<bool>,
-    /// Behind everything that is handed back.
+    /// The first slot after all contributions.
     pub(super) next: u32,
 }
 
 impl Adjoints {
-    /// Gives slots: gradients, -0.0, seeds, then what groups hand back, the last group first.
+    /// Assigns slots: gradients, -0.0, seeds, then the contributions of groups, the last group first.
     pub(super) fn new<S: InLanes>(plan: &BundlePlan<'_, S>, build: Build) -> Self {
         let mut of = vec![Vec::new(); plan.program.n_slots()];
         let nothing = plan.program.n_differentiated + lanes::<S>() as u32;
@@ -48,7 +48,7 @@ impl Adjoints {
         Adjoints { of, seeds, nothing, to, runs, next }
     }
 
-    /// Takes the nodes in the order of the eager sweep and lists what they contribute.
+    /// Lists the contributions of nodes in the order of the eager backward pass.
     pub(super) fn hand_back<S: InLanes>(&mut self, plan: &BundlePlan<'_, S>) -> Option<()> {
         let first = plan.program.first_node();
         for node in (0..plan.program.nodes().len() as u32).rev() {
@@ -84,7 +84,7 @@ impl Adjoints {
     }
 }
 
-/// How many numbers each lane of this group hands back.
+/// The number of contributions per lane of this group.
 fn n_handed_back<S>(plan: &BundlePlan<'_, S>, group: &Group) -> u32 {
     match group.key.shape {
         _ if steps::hands_through(group.key.op) => 1,

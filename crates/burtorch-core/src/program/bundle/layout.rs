@@ -21,10 +21,10 @@ use crate::program::build::Build;
 use crate::program::node::Program;
 use crate::simd::Level;
 
-/// Longer lists of contributions are added up one by one beforehand.
+/// Longer lists of contributions are summed separately first.
 const MOST_IN_LANES: usize = 8;
 
-/// A program in bundles; `None` where a group has no code at this level.
+/// A program as bundles; `None` if a group has no code at this level.
 pub(super) fn plan<S: InLanes>(
     program: &Program,
     build: Build,
@@ -85,7 +85,7 @@ impl<S: InLanes> BundlePlan<'_, S> {
         x.checked_sub(self.program.first_node()).map_or(x, |node| self.value[node as usize])
     }
 
-    /// Gives slots to values and writes the lists of operands.
+    /// Assigns slots to values and writes the lists of operands.
     fn forward(&mut self) -> Option<()> {
         let mut next = self.program.first_node();
         for (g, group) in self.groups.iter().enumerate() {
@@ -127,8 +127,8 @@ impl<S: InLanes> BundlePlan<'_, S> {
         Some(())
     }
 
-    /// Places the nodes of a unit, the first in slot `at`, `stride` slots apart; returns how many times so many slots they
-    /// need.
+    /// Assigns slots to the nodes of a unit, the first at `at`, `stride` slots apart; returns the number of vectors
+    /// used.
     fn place(&mut self, unit: Unit, at: u32, stride: u32) -> u32 {
         if unit.key.shape == Shape::Softmax {
             for (slot, k) in (at..).zip(exponentials(self.program, unit.node)) {
@@ -148,7 +148,7 @@ impl<S: InLanes> BundlePlan<'_, S> {
         1
     }
 
-    /// Whether the units of a scaled group are multiplied by one number.
+    /// Whether all units of a scaled group have the same constant.
     fn have_one_constant(&self, group: &Group) -> bool {
         let constant = |k: u32| {
             let node = self.program.nodes()[self.unit(k).last as usize];
@@ -158,8 +158,8 @@ impl<S: InLanes> BundlePlan<'_, S> {
         first.is_some() && group.units.iter().all(|&k| constant(k) == first)
     }
 
-    /// Lists operands: the first of each unit, the second of each ...; those of a softmax in a row, with its first again
-    /// where a lane is left; for a lone node also which of them move.
+    /// Lists operands: the first of each unit, the second of each, ...; those of a softmax in sequence, filled up with
+    /// its first; for a lone node also which of them depend on inputs.
     fn list_operands(&mut self, group: &Group) -> u32 {
         let at = self.bundles.slots.len();
         let of_each: Vec<Vec<u32>> = group.units.iter().map(|&k| self.operands(self.unit(k))).collect();
@@ -191,7 +191,7 @@ impl<S: InLanes> BundlePlan<'_, S> {
         operands
     }
 
-    /// Tangents lie as values do.
+    /// Tangents have the same layout as values.
     fn tangents(&mut self) -> Option<()> {
         let values = std::mem::take(&mut self.bundles.forward);
         for (group, &bundle) in self.groups.iter().zip(&values) {
@@ -229,7 +229,7 @@ impl<S: InLanes> BundlePlan<'_, S> {
         Some(())
     }
 
-    /// The reverse pass of a group. Long lists of contributions are added up first, into slots from `next`.
+    /// The reverse pass of a group. Long lists of contributions are summed first, into slots from `next`.
     fn pull(&mut self, g: usize, run: Run<S>, adjoints: &mut Adjoints, next: &mut u32) -> Option<Bundle<S>> {
         let (units, groups) = (self.units, self.groups);
         let group = &groups[g];
@@ -251,9 +251,9 @@ impl<S: InLanes> BundlePlan<'_, S> {
         Some(Bundle { run, adjoints: at, head, to: adjoints.to[g], k, ..self.bundles.forward[g] })
     }
 
-    /// Lists contributions: the first of each, the second of each ...; shorter lists are filled from the front, so that
-    /// what was handed back last comes last in all. One that comes first in all, as that of a sum over everything does,
-    /// is taken off and returned. What the lanes of empty lists compute is void.
+    /// Lists contributions: the first of each lane, the second of each, ...; shorter lists are padded at the front, so
+    /// that the last contribution comes last in all. A first contribution shared by all lanes, as from a sum over
+    /// everything, is removed and returned. The lanes of empty lists are unused.
     fn list_adjoints(&mut self, lists: &mut [Vec<u32>], nothing: u32) -> (u32, u16, u32) {
         let at = self.bundles.slots.len() as u32;
         let mut heads = lists.iter().filter_map(|list| list.first().copied());
@@ -273,7 +273,7 @@ impl<S: InLanes> BundlePlan<'_, S> {
         (at, k as u16, head.unwrap_or(NO_HEAD))
     }
 
-    /// A list, or where it is long the slot to which its sum goes.
+    /// The list itself, or for a long list the slot of its sum.
     fn shortened(&mut self, list: Vec<u32>, next: &mut u32) -> Option<Vec<u32>> {
         if list.len() <= MOST_IN_LANES {
             return Some(list);

@@ -14,11 +14,10 @@ use crate::scalar::{Float, Inlined, Scalar};
 use crate::simd::gather::{Collect, Gather};
 use crate::simd::{F64x4, F64x8, Level};
 
-/// A float whose slots are taken in lanes.
+/// A float type with vectors for bundles.
 pub(in crate::program) trait InLanes: Float {
-    /// The vector.
     type Lanes: Lanes<Self>;
-    /// Half of it: for bundles that need no more, as many are in a deep program, its instructions take fewer cycles.
+    /// A half vector: smaller bundles, frequent in a deep program, take fewer cycles in it.
     type Half: Lanes<Self>;
 }
 
@@ -27,7 +26,7 @@ impl InLanes for f64 {
     type Half = Inlined<F64x4>;
 }
 
-/// A vector that bundles run in.
+/// A vector type for bundles.
 pub(in crate::program) trait Lanes<S>: Scalar<Elem = S> + Collect<Elem = S> {}
 impl<S, L: Scalar<Elem = S> + Collect<Elem = S>> Lanes<S> for L {}
 
@@ -58,13 +57,13 @@ impl<V: Collect> Collect for Inlined<V> {
     }
 }
 
-/// What a bundle's code is given, and the vector that it runs in.
+/// The memory of a bundle's code.
 pub(super) struct Memory<S, L> {
     /// Slots of values.
     pub(super) v: *mut S,
-    /// Gradients and contributions, or tangents in the places of values.
+    /// Gradients and contributions, or tangents in the slots of values.
     pub(super) d: *mut S,
-    /// Slots, as bundles list them.
+    /// Lists of slots.
     pub(super) slots: *const u32,
     /// Room for twice the operands of any node.
     pub(super) scratch: *mut S,
@@ -79,44 +78,44 @@ impl<S, L> Clone for Memory<S, L> {
 
 impl<S, L> Copy for Memory<S, L> {}
 
-/// The code of a bundle, and of all that follow up to one that stops: values, adjoints or tangents, slots, scratch. In
-/// registers, and a jump to the next as in `program/steps`.
+/// The code of a bundle and of its successors up to a stop: values, adjoints or tangents, slots, scratch. Arguments in
+/// registers and a tail call to the next, as in `program/steps`.
 pub(in crate::program) type Run<S> =
     unsafe extern "rust-preserve-none" fn(*const Bundle<S>, *mut S, *mut S, *const u32, *mut S);
 
-/// Where bundles end.
+/// The end of bundles.
 unsafe extern "rust-preserve-none" fn stop<S>(_: *const Bundle<S>, _: *mut S, _: *mut S, _: *const u32, _: *mut S) {}
 
-/// The contributions of a bundle have no head in common.
+/// The contributions of a bundle do not share their first one.
 pub(super) const NO_HEAD: u32 = u32::MAX;
 
-/// One instruction for up to a vector's lanes of units.
+/// One instruction for as many units as a vector has lanes.
 #[derive(Debug)]
 pub(in crate::program) struct Bundle<S> {
     pub(super) run: Run<S>,
-    /// Where operands are listed: the first of each unit, the second of each ...
+    /// The list of operands: the first of each unit, the second of each, ...
     pub(super) operands: u32,
-    /// Of scaled units: the slot of their constant, or where their constants are listed.
+    /// For scaled units: the slot of their common constant, or the list of their constants.
     pub(super) constants: u32,
-    /// Where the contributions to the adjoints are listed: the first of each unit, the second of each ...
+    /// The list of contributions to the adjoints: the first of each unit, the second of each, ...
     pub(super) adjoints: u32,
-    /// The slot of a contribution that comes first in all of them, and is not listed; or [`NO_HEAD`].
+    /// The slot of the first contribution shared by all units, which is not listed; or [`NO_HEAD`].
     pub(super) head: u32,
     /// The first slot of the values.
     pub(super) values: u32,
-    /// The first slot of what is handed on.
+    /// The first slot of the results of the second pass.
     pub(super) to: u32,
-    /// How many lanes are in use: one for each unit, or for each operand of a softmax.
+    /// Lanes in use: one per unit, or one per operand of a softmax.
     pub(super) m: u16,
-    /// How many operands each has.
+    /// Operands per unit.
     pub(super) n: u16,
-    /// How many contributions are listed for each adjoint.
+    /// Contributions listed per adjoint.
     pub(super) k: u16,
-    /// Which operands move.
+    /// A bit mask of the operands that depend on inputs.
     pub(super) moving: u16,
     pub(super) op: Op,
     pub(super) scaled: bool,
-    /// Whether the constants of scaled units are all the same.
+    /// Whether all scaled units have the same constant.
     pub(super) one_constant: bool,
 }
 
@@ -129,10 +128,10 @@ impl<S> Clone for Bundle<S> {
 impl<S> Copy for Bundle<S> {}
 
 impl<S> Bundle<S> {
-    /// Runs it and all that follow up to one that stops.
+    /// Runs the bundle and its successors up to a stop.
     ///
     /// # Safety
-    /// The memory is that of the plan which the bundle is part of.
+    /// The memory is that of the bundle's plan.
     #[inline(always)]
     pub(in crate::program) unsafe fn run(this: *const Self, v: *mut S, d: *mut S, slots: *const u32, scratch: *mut S) {
         debug_assert!(!this.is_null() && !v.is_null() && !slots.is_null());
@@ -160,19 +159,19 @@ impl<S> Bundle<S> {
         }
     }
 
-    /// Whether it computes something.
+    /// Whether the bundle computes something.
     pub(in crate::program) fn computes(&self) -> bool {
         self.op != Op::Leaf
     }
 }
 
-/// What a bundle does; compiled for a level by [`compiled`].
+/// The operation of a bundle; compiled for a level by [`compiled`].
 pub(super) trait Body<S: InLanes, L: Lanes<S>> {
-    /// What the row of its op says; nothing where there is no row.
+    /// The properties of its op's row; empty without a row.
     const IS: Properties = Properties::NONE;
     /// # Safety
-    /// Every slot that the bundle lists, and a vector's lanes from every slot it stores to, lie in `v` and `d`; lists end
-    /// a vector's lanes before `slots` does; nothing else uses the memory.
+    /// Every slot that the bundle lists, and a whole vector from every slot that it stores to, lie in `v` and `d`; each
+    /// list is followed by at least a vector of slots; nothing else accesses the memory.
     unsafe fn run(b: &Bundle<S>, at: Memory<S, L>);
 }
 
@@ -188,7 +187,7 @@ macro_rules! for_levels {
             scratch: *mut S,
         ) {
             debug_assert!(!b.is_null());
-            // SAFETY: the caller keeps the contract of the body, for this bundle and for all up to one that stops.
+            // SAFETY: the caller keeps the contract of the body, for this bundle and its successors up to a stop.
             unsafe {
                 B::run(&*b, Memory { v, d, slots, scratch, lanes: PhantomData });
                 let next = b.add(1);
@@ -199,7 +198,8 @@ macro_rules! for_levels {
 }
 for_levels! { avx2 "avx2,fma" avx512 "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma" }
 
-/// A body as code for a level that has wide vectors. Rare ops have one copy, of half a vector: no group of them is larger.
+/// Compiles a body for a level with wide vectors. Rare ops have one copy, for half a vector: their groups are never
+/// larger.
 pub(super) fn compiled<B: Body<S, L>, S: InLanes, L: Lanes<S>>(level: Level) -> Option<Run<S>> {
     if B::IS.rare && L::LANES > S::Half::LANES {
         return None;
@@ -216,23 +216,23 @@ pub(super) fn compiled<B: Body<S, L>, S: InLanes, L: Lanes<S>>(level: Level) -> 
 }
 
 impl<S: InLanes, L: Lanes<S>> Memory<S, L> {
-    /// How far apart the vectors lie that a bundle stores.
+    /// The distance between the vectors that a bundle stores.
     pub(super) const STRIDE: u32 = L::LANES as u32;
 
-    /// The numbers in the slots listed from `list`, which may have been stored a moment ago.
+    /// The numbers in the slots listed from `list`, which may have been stored just before.
     ///
     /// # Safety
-    /// As for a body, as for every method here.
+    /// As for a body; the same for every method here.
     #[inline(always)]
     pub(super) unsafe fn collect(self, from: *const S, list: u32) -> L {
         // SAFETY: by the contract of this method.
         unsafe { L::collect(from, self.slots.add(list as usize)) }
     }
 
-    /// The same for what was stored some time ago.
+    /// The same for numbers stored some time ago.
     #[inline(always)]
     pub(super) unsafe fn gather(self, from: *const S, list: u32) -> L {
-        // SAFETY: as above. Four loads take less time than a gather of four.
+        // SAFETY: as above. Four loads are faster than a gather of four.
         unsafe {
             if L::LANES <= 4 {
                 self.collect(from, list)
@@ -244,7 +244,7 @@ impl<S: InLanes, L: Lanes<S>> Memory<S, L> {
 
     #[inline(always)]
     pub(super) unsafe fn load(self, from: *const S, slot: u32) -> L {
-        // SAFETY: as above; a vector of floats may be read from anywhere.
+        // SAFETY: as above; the read may be unaligned.
         unsafe { from.add(slot as usize).cast::<L>().read_unaligned() }
     }
 
@@ -273,7 +273,7 @@ impl<S: InLanes, L: Lanes<S>> Memory<S, L> {
                 g = g + self.gather(self.d, list);
                 list += m;
             }
-            // What comes last was handed back last.
+            // The last contribution comes last.
             if left > 0 { g + self.collect(self.d, list) } else { g }
         }
     }
@@ -302,7 +302,7 @@ impl<S: InLanes, L: Lanes<S>> Memory<S, L> {
         }
     }
 
-    /// The adjoints of units, taken through their constants if they are scaled.
+    /// The adjoints of units, multiplied by their constants if they are scaled.
     #[inline(always)]
     pub(super) unsafe fn inner_adjoint(self, b: &Bundle<S>) -> L {
         // SAFETY: as above.
@@ -331,7 +331,7 @@ impl<S: InLanes, L: Lanes<S>> Memory<S, L> {
         unsafe { self.collect(from, b.operands + j * u32::from(b.m)) }
     }
 
-    /// Operand `j` of each unit, once it has been read before.
+    /// Operand `j` of each unit, read before and so not stored just now.
     #[inline(always)]
     pub(super) unsafe fn old_operand(self, b: &Bundle<S>, j: u32) -> L {
         // SAFETY: as above.
@@ -339,7 +339,7 @@ impl<S: InLanes, L: Lanes<S>> Memory<S, L> {
     }
 }
 
-/// Where partials are kept: behind the values and their multiples.
+/// The place of stored partials: after the values and their multiples.
 #[inline(always)]
 pub(super) fn partials<S: InLanes, L: Lanes<S>>(b: &Bundle<S>) -> u32 {
     b.values + (1 + u32::from(b.scaled)) * Memory::<S, L>::STRIDE

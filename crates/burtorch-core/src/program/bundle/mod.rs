@@ -29,19 +29,18 @@ pub(super) use memory::Bundle;
 use memory::InLanes;
 pub(super) use plan::Bundles;
 
-/// Programs of fewer nodes run node by node.
+/// The smallest number of nodes; smaller programs run node by node.
 const FEWEST_NODES: usize = 96;
-/// Nor is it worth the memory to plan for more nodes than these.
+/// The largest number of nodes; for more, a plan would take too much memory.
 const MOST_NODES: usize = 1 << 22;
 
-/// Whether a program is large enough, and of the kind that can be put in bundles.
+/// Whether a program has the size and the ops for bundles.
 pub(super) fn may_be_worth_it(program: &Program) -> bool {
     let is_plain = program.guards().is_empty() && program.calls.is_empty();
     is_plain && (FEWEST_NODES..=MOST_NODES).contains(&program.nodes().len())
 }
 
-/// A program in bundles, where that is faster; or, with `always`, where it is possible. Asks now and then whether to end early:
-/// then there is none.
+/// A program as bundles if that is faster or, with `always`, if it is possible; otherwise, or when interrupted, `None`.
 pub(super) fn bundles<S: InLanes>(program: &Program, build: Build, level: Level, always: bool) -> Option<Bundles<S>> {
     let is_plain = program.guards().is_empty() && program.calls.is_empty();
     if !is_plain || program.nodes().len() > MOST_NODES {
@@ -58,7 +57,7 @@ pub(super) fn bundles<S: InLanes>(program: &Program, build: Build, level: Level,
     }
     let units = units::Units::of(program, &moves, |k| reached[k as usize]);
     let groups = order::groups(program, &units, lanes::<S>())?;
-    // Gathering costs about as much as two instructions of single numbers.
+    // Gathering costs about as much as two scalar instructions.
     let in_use: usize = groups.iter().map(|group| group.units.len() * lanes_of(group.key)).sum();
     if in_use < 2 * groups.len() && !always {
         return None;
@@ -66,18 +65,17 @@ pub(super) fn bundles<S: InLanes>(program: &Program, build: Build, level: Level,
     layout::plan(program, build, level, &moves, &units, &groups)
 }
 
-/// Lanes of a bundle.
 fn lanes<S: InLanes>() -> usize {
     use crate::scalar::Scalar;
     <S::Lanes as Scalar>::LANES
 }
 
-/// How many lanes a unit takes.
+/// The number of lanes of a unit.
 fn lanes_of(key: units::Key) -> usize {
     if key.shape == units::Shape::Softmax { softmax::width(key.n) as usize } else { 1 }
 }
 
-/// Whether an output is among those that a reverse pass starts from.
+/// Whether an output is a seed of the reverse pass.
 fn is_seed(build: Build, output: usize) -> bool {
     match build {
         Build::Reverse(Seeds::All) => true,
@@ -86,7 +84,7 @@ fn is_seed(build: Build, output: usize) -> bool {
     }
 }
 
-/// Which nodes the reverse pass reaches; all of them where there is none.
+/// The nodes that the reverse pass reaches; all nodes without a reverse pass.
 fn reached(program: &Program, build: Build, moves: &[bool]) -> Vec<bool> {
     let first = program.first_node();
     if !matches!(build, Build::Reverse(_)) {

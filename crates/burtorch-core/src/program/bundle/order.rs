@@ -16,8 +16,8 @@ use crate::interrupt::{self, Work};
 use crate::ops::Op;
 use crate::program::node::Program;
 
-/// Calls `f` with every slot that a unit reads and does not compute, in the order of its formulas; then, for a scaled
-/// one, with its constant.
+/// Calls `f` with every slot that a unit reads and does not compute, in the order of its formulas; for a scaled unit,
+/// then with its constant.
 pub(super) fn for_each_operand(program: &Program, unit: Unit, mut f: impl FnMut(u32)) {
     if unit.key.shape == Shape::Softmax {
         exponentials(program, unit.node).for_each(|k| f(program.nodes()[k as usize].a));
@@ -29,22 +29,22 @@ pub(super) fn for_each_operand(program: &Program, unit: Unit, mut f: impl FnMut(
     }
 }
 
-/// No more than these go together of units that take half a vector.
+/// The largest group of units in half a vector.
 const HALF: usize = 4;
 
-/// Whether units of a kind take half a vector: sums and products of four units take fewer cycles from load to store than
-/// those of eight, and rare ops have no other code.
+/// Whether units of this kind use half a vector: sums and products of four units take fewer cycles from load to store
+/// than of eight, and rare ops have only this code.
 fn takes_half(key: Key) -> bool {
     key.shape == Shape::Many || key.op.info().is.rare
 }
 
-/// Units of one key, by number.
+/// Units with the same key, by number.
 pub(super) struct Group {
     pub(super) key: Key,
     pub(super) units: Vec<u32>,
 }
 
-/// About how many cycles pass until the results of a unit can be used, and until the next group can be begun.
+/// Approximate cycles until the results of a unit can be used, and until the next group can start.
 fn cycles(key: Key) -> (u64, u64) {
     let is_arithmetic = key.op == Op::Constant || key.op.info().is.quick;
     match key.shape {
@@ -55,15 +55,15 @@ fn cycles(key: Key) -> (u64, u64) {
     }
 }
 
-/// A unit by its way to the end, longest first, then by number.
+/// A unit with its distance to the end: longest first, then by number.
 type Candidate = (u64, Reverse<u32>);
 
-/// What can be taken, and what will be.
+/// The units that are ready, and those that will be.
 struct Queue<'u> {
     units: &'u Units,
     heights: Vec<u64>,
     ready: HashMap<Key, BinaryHeap<Candidate>>,
-    /// When its operands are computed, and the unit.
+    /// The time at which its operands are computed, and the unit.
     later: BinaryHeap<Reverse<(u64, u32)>>,
     now: u64,
 }
@@ -74,7 +74,7 @@ impl Queue<'_> {
         self.ready.entry(key).or_default().push((self.heights[k as usize], Reverse(k)));
     }
 
-    /// Moves on what is ready by now; where nothing is, waits for the first that will be.
+    /// Moves the units that are ready by now; if there are none, advances to the first that will be.
     fn move_on(&mut self) {
         if self.ready.values().all(BinaryHeap::is_empty)
             && let Some(&Reverse((at, _))) = self.later.peek()
@@ -89,7 +89,7 @@ impl Queue<'_> {
         }
     }
 
-    /// The units of the next group, none at the end.
+    /// The units of the next group; `None` at the end.
     fn take(&mut self, lanes: usize) -> Option<Group> {
         let tops = self.ready.iter().filter_map(|(key, heap)| heap.peek().map(|&top| (top, *key)));
         let (_, key) = tops.max_by_key(|x| x.0)?;
@@ -101,7 +101,7 @@ impl Queue<'_> {
     }
 }
 
-/// All units in groups of up to `lanes`; none if the work is to end early.
+/// All units in groups of up to `lanes`; `None` when interrupted.
 pub(super) fn groups(program: &Program, units: &Units, lanes: usize) -> Option<Vec<Group>> {
     let n = units.all.len();
     let first = program.first_node();
@@ -124,7 +124,7 @@ pub(super) fn groups(program: &Program, units: &Units, lanes: usize) -> Option<V
     while let Some(group) = queue.take(lanes) {
         work.add(64 * group.units.len()).ok()?;
         let (latency, cost) = cycles(group.key);
-        // Half of it: the CPU itself looks ahead.
+        // Half the latency, because the CPU reorders instructions itself.
         let at = queue.now + latency / 2;
         for &user in group.units.iter().flat_map(|&k| &users[k as usize]) {
             let user_at = &mut computed[user as usize];
@@ -141,7 +141,7 @@ pub(super) fn groups(program: &Program, units: &Units, lanes: usize) -> Option<V
     Some(groups)
 }
 
-/// For each unit the cycles on the longest way from it to the end.
+/// For each unit the cycles on the longest path from it to the end.
 fn heights(units: &Units, waits_for: &[u32], users: &[Vec<u32>]) -> Vec<u64> {
     let mut left = waits_for.to_vec();
     let mut order: Vec<u32> = (0..left.len() as u32).filter(|&k| left[k as usize] == 0).collect();

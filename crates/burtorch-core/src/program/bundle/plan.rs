@@ -15,19 +15,19 @@ use crate::simd::Level;
 pub(in crate::program) struct Bundles<S> {
     pub(in crate::program) forward: Vec<Bundle<S>>,
     pub(in crate::program) second: Vec<Bundle<S>>,
-    /// Slots, as bundles list them.
+    /// Lists of slots.
     pub(in crate::program) slots: Vec<u32>,
-    /// Length of each memory.
+    /// The length of each memory.
     pub(in crate::program) len: usize,
     /// The slots of outputs.
     pub(in crate::program) outputs: Vec<u32>,
-    /// For each seed its place among the seeds and its slot.
+    /// For each seed its index among the seeds and its slot.
     pub(in crate::program) seeds: Vec<(usize, u32)>,
-    /// The slot of adjoints that holds -0.0, which added to anything leaves it as it is.
+    /// The slot of adjoints that holds -0.0, the neutral element of addition.
     pub(in crate::program) nothing: u32,
 }
 
-/// What the parts of a plan share.
+/// State shared by the parts of a plan.
 pub(super) struct BundlePlan<'p, S> {
     pub(super) program: &'p Program,
     pub(super) moves: &'p [bool],
@@ -37,12 +37,12 @@ pub(super) struct BundlePlan<'p, S> {
     pub(super) build: Build,
     /// The slot of each node's value.
     pub(super) value: Vec<u32>,
-    /// The group of each unit, and its lane there.
+    /// The group and the lane of each unit.
     pub(super) lane: Vec<(u32, u16)>,
     pub(super) bundles: Bundles<S>,
 }
 
-/// How far apart the vectors of a group lie: as many slots as its code has lanes. Lone nodes have no vectors.
+/// The distance in slots between the vectors of a group: the lanes of its code. Lone nodes have no vectors.
 pub(super) fn stride<S: InLanes>(group: &Group) -> u32 {
     if group.key.shape == Shape::Lone { 1 } else { steps::width::<S>(in_use(group) as usize) as u32 }
 }

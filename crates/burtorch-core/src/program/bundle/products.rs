@@ -10,7 +10,7 @@
 use super::memory::{Body, Bundle, InLanes, Lanes, Memory, partials};
 use crate::scalar::Scalar;
 
-/// A product of fewer than sixteen; `M` is for more than four.
+/// A product of fewer than sixteen factors; `M` is for more than four.
 pub(super) struct Product<M>(M);
 impl<S: InLanes, L: Lanes<S>, M: Body<S, L>> Body<S, L> for Product<M> {
     #[inline(always)]
@@ -27,8 +27,8 @@ impl<S: InLanes, L: Lanes<S>, M: Body<S, L>> Body<S, L> for Product<M> {
     }
 }
 
-/// A product of two to four, and beside it what each factor is to be multiplied with in the reverse pass, which then need
-/// not look the factors up again.
+/// A product of two to four factors that also stores the product of the others for each factor, so that the reverse
+/// pass need not load the factors.
 pub(super) struct ProductWithPartials;
 impl<S: InLanes, L: Lanes<S>> Body<S, L> for ProductWithPartials {
     #[inline(always)]
@@ -44,7 +44,7 @@ impl<S: InLanes, L: Lanes<S>> Body<S, L> for ProductWithPartials {
     }
 }
 
-/// What it hands back.
+/// The contributions by stored partials.
 pub(super) struct PullProductByPartials;
 impl<S: InLanes, L: Lanes<S>> Body<S, L> for PullProductByPartials {
     #[inline(always)]
@@ -61,7 +61,7 @@ impl<S: InLanes, L: Lanes<S>> Body<S, L> for PullProductByPartials {
 }
 
 /// # Safety
-/// As for a body of a bundle whose units have `N` operands and keep as many partials.
+/// As for a body of a bundle whose units have `N` operands and as many stored partials.
 #[inline(always)]
 unsafe fn product_with_partials<S: InLanes, L: Lanes<S>, const N: usize>(b: &Bundle<S>, at: Memory<S, L>) {
     debug_assert!(usize::from(b.n) == N);
@@ -103,7 +103,7 @@ unsafe fn product<S: InLanes, L: Lanes<S>, const N: usize>(b: &Bundle<S>, at: Me
     }
 }
 
-/// For each factor the product of all others as the op has it: prefix times suffix.
+/// For each factor the product of all others, computed as the op does: prefix times suffix.
 #[inline(always)]
 fn products_of_others<V: Scalar, const N: usize>(xs: &[V; N], out: &mut [V; N]) {
     let mut suffix = V::lit(1.0);

@@ -9,7 +9,7 @@
 
 use super::memory::{Body, Bundle, InLanes, Lanes, Memory};
 
-/// How many lanes a softmax of `n` takes.
+/// The number of lanes of a softmax of `n`.
 pub(super) const fn width(n: u16) -> u32 {
     (n as u32).next_power_of_two()
 }
@@ -31,7 +31,7 @@ impl<S: InLanes, L: Lanes<S>> Body<S, L> for Softmax {
     }
 }
 
-/// The same, and what each quotient hands to the sum: a division that the reverse pass need not wait for.
+/// The same, plus the partial of each quotient by the sum: a division for which the reverse pass need not wait.
 pub(super) struct SoftmaxWithPartials;
 impl<S: InLanes, L: Lanes<S>> Body<S, L> for SoftmaxWithPartials {
     #[inline(always)]
@@ -50,7 +50,7 @@ impl<S: InLanes, L: Lanes<S>> Body<S, L> for SoftmaxWithPartials {
     }
 }
 
-/// What the quotients hand back to the exponents.
+/// The contributions of the quotients to the exponents.
 pub(super) struct PullSoftmax;
 impl<S: InLanes, L: Lanes<S>> Body<S, L> for PullSoftmax {
     #[inline(always)]
@@ -61,7 +61,7 @@ impl<S: InLanes, L: Lanes<S>> Body<S, L> for PullSoftmax {
             let (e, total) = (at.load(at.v, b.values), at.load(at.v, b.values + m));
             let by_total = at.load(at.v, b.values + 3 * m);
             let g = at.adjoint(b, b.adjoints);
-            // The eager sweep meets the last quotient first.
+            // The eager backward pass processes the last quotient first.
             let to_total = match b.n {
                 4 => (g * by_total).sums_of_groups_backwards(4, 4),
                 n => (g * by_total).sums_of_groups_backwards(width(n) as usize, usize::from(n)),

@@ -37,8 +37,7 @@ body!(Copied | b, at, L | { at.store(at.v, b.values, at.operand(at.v, b, 0)) });
 body!(Unary<O: UnaryOp> |b, at, L| { at.store_values(b, O::forward(at.operand(at.v, b, 0))) });
 
 body!(
-    /// A value, and beside it the partial, which costs little more here: the way through the reverse pass is then one
-    /// multiplication long.
+    /// A value and its partial, which costs little more here and shortens the reverse pass to one multiplication.
     UnaryWithPartial<O: UnaryOp> |b, at, L| {
         let x = at.operand(at.v, b, 0);
         let y = O::forward(x);
@@ -48,7 +47,7 @@ body!(
 );
 
 body!(
-    /// The contribution of an op that kept its partial.
+    /// The contribution of an op with a stored partial.
     PullByPartial |b, at, L| {
         let partial = at.load(at.v, partials::<S, L>(b));
         at.store(at.d, b.to, at.inner_adjoint(b) * partial);
@@ -88,11 +87,11 @@ body!(PushBinary<O: BinaryOp> |b, at, L| {
 });
 
 body!(
-    /// A sum of fewer than sixteen, from the left.
+    /// A sum of fewer than sixteen, from left to right.
     Sum |b, at, L| {
         let first = at.operand(at.v, b, 0);
         let total = match b.n {
-            // No loop: what comes next is then found earlier.
+            // Unrolled, so that later instructions start earlier.
             4 => first + at.operand(at.v, b, 1) + at.operand(at.v, b, 2) + at.operand(at.v, b, 3),
             n => {
                 let mut total = first;
@@ -107,7 +106,7 @@ body!(
 );
 
 body!(
-    /// Units that hand their adjoint on as it is: it is added up once.
+    /// Units whose adjoint is the contribution to every operand: it is computed once.
     PullThrough |b, at, L| { at.store(at.d, b.to, at.inner_adjoint(b)) }
 );
 
@@ -164,7 +163,7 @@ body!(
 );
 
 body!(
-    /// One node with many operands, whose values go to scratch.
+    /// One node with many operands, whose values are copied to scratch.
     Lone |b, at, L| {
         let (xs, _) = lone(b, at);
         *at.v.add(b.values as usize) = crate::program::nary::value_of_operands(b.op, count(b), xs);
@@ -172,7 +171,7 @@ body!(
 );
 
 body!(
-    /// A sum of many: eight sums side by side, as everywhere.
+    /// A sum of many: eight running sums, as everywhere.
     LoneSum |b, at, L| {
         let n = count(b) as u32;
         let mut sums = L::UNREACHED;
@@ -207,7 +206,7 @@ body!(
         crate::program::nary::pull_of_operands(b.op, count(b), S::lit(1.0), xs, out);
         let mut total: Option<S> = None;
         for (j, &partial) in out.iter().enumerate() {
-            // What moves is marked in the second half of the list.
+            // The second half of the list marks the operands that depend on inputs.
             if *at.slots.add(b.operands as usize + out.len() + j) != 0 {
                 let term = partial * *at.d.add(*at.slots.add(b.operands as usize + j) as usize);
                 total = Some(total.map_or(term, |total| total + term));
@@ -234,12 +233,12 @@ body!(
     }
 );
 
-/// The number of operands of a lone node, or of contributions to one adjoint: more than sixteen bits hold.
+/// The number of operands of a lone node, or of contributions to one adjoint, which may exceed 16 bits.
 fn count<S>(b: &Bundle<S>) -> usize {
     usize::from(b.n) | usize::from(b.moving) << 16
 }
 
-/// The operands of a lone node, gathered, and room for as many contributions.
+/// The operands of a lone node, gathered, and workspace for as many contributions.
 ///
 /// # Safety
 /// As for a body.
@@ -266,7 +265,7 @@ fn value_of<S: Scalar>(op: Op, xs: &[S]) -> S {
 #[inline(always)]
 fn pull_of<S: Scalar>(op: Op, g: S, xs: &[S], out: &mut [S]) {
     match op {
-        // Here it is compiled for the level.
+        // Called directly, so that it is compiled for the level.
         Op::TOTAL_PRODUCT => ops::products_of_others(g, xs, out),
         op => {
             if let Some(r) = Reduction::new(op) {
@@ -276,39 +275,39 @@ fn pull_of<S: Scalar>(op: Op, g: S, xs: &[S], out: &mut [S]) {
     }
 }
 
-/// The code for a kind of unit: of its values, of what it hands back, of its tangents.
+/// The code of a kind of unit: values, contributions, tangents.
 pub(super) struct Codes<S> {
     pub(super) value: Option<Run<S>>,
     pub(super) pull: Option<Run<S>>,
     pub(super) push: Option<Run<S>>,
 }
 
-/// Whether units of this op hand their adjoint on as it is to every operand.
+/// Whether the adjoint of units of this op is the contribution to every operand.
 pub(super) fn hands_through(op: Op) -> bool {
     op.info().is.through
 }
 
-/// The code that adds up gradients of inputs.
+/// The code that sums the gradients of inputs.
 pub(super) fn gradients<S: InLanes>(m: usize, level: Level) -> Option<Run<S>> {
     if is_half::<S>(m) { compiled::<Gradients, S, S::Half>(level) } else { compiled::<Gradients, S, S::Lanes>(level) }
 }
 
-/// The code that adds up one adjoint.
+/// The code that sums one adjoint.
 pub(super) fn gathered<S: InLanes>(level: Level) -> Option<Run<S>> {
     compiled::<Gathered, S, S::Half>(level)
 }
 
-/// Lanes of the code for so many that are in use.
+/// Lanes of the code for `m` units.
 pub(super) fn width<S: InLanes>(m: usize) -> usize {
     if is_half::<S>(m) { <S::Half as Scalar>::LANES } else { <S::Lanes as Scalar>::LANES }
 }
 
-/// Whether half a vector will do for so many lanes.
+/// Whether half a vector is enough for `m` lanes.
 fn is_half<S: InLanes>(m: usize) -> bool {
     m <= <S::Half as Scalar>::LANES
 }
 
-/// The code for units of this op with a few operands, which take so many lanes.
+/// The code for units of this op with few operands, in `m` lanes.
 pub(super) fn codes<S: InLanes>(op: Op, m: usize, level: Level) -> Codes<S> {
     if is_half::<S>(m) { codes_in::<S, S::Half>(op, level) } else { codes_in::<S, S::Lanes>(op, level) }
 }
@@ -356,18 +355,18 @@ macro_rules! define_codes {
 
 for_each_op!(define_codes);
 
-/// How many partials a unit of this kind keeps for the reverse pass, where there is one and it has code for that.
+/// The number of partials that a unit of this kind stores for the reverse pass, if there is one.
 pub(super) fn n_kept(key: Key) -> u32 {
     match key.shape {
         Shape::One | Shape::Softmax => 1,
-        // Its operands lie anywhere, its partials side by side.
+        // Its operands lie anywhere, its partials are contiguous.
         Shape::Many if key.op == Op::TOTAL_PRODUCT && (2..=4).contains(&key.n) => u32::from(key.n),
         _ => 0,
     }
 }
 
-/// The code for units of an op whose partials take long, if it keeps those; `None` for other ops. Only ops whose rows
-/// multiply the adjoint by a partial are here: then no bit changes.
+/// The code for units that store expensive partials; `None` for other ops. Only for ops whose rows multiply the adjoint
+/// by a partial, so that no bit changes.
 pub(super) fn keeping_codes<S: InLanes>(op: Op, m: usize, level: Level) -> Option<Codes<S>> {
     if is_half::<S>(m) { keeping_codes_in::<S, S::Half>(op, level) } else { keeping_codes_in::<S, S::Lanes>(op, level) }
 }
@@ -398,7 +397,7 @@ macro_rules! define_keeping_codes {
 
 for_each_op!(define_keeping_codes);
 
-/// The code for nodes that are taken one at a time. The sum of many has as many lanes as everywhere.
+/// The code for nodes processed one at a time. The sum of many has as many lanes as everywhere.
 pub(super) fn lone_codes<S: InLanes>(op: Op, level: Level) -> Codes<S> {
     let pull = match hands_through(op) {
         true => compiled::<PullThrough, S, S::Half>(level),

@@ -9,25 +9,25 @@
 use crate::ops::{Arity, Op};
 use crate::program::node::{Node, Program, list_len};
 
-/// Operands beyond these are not taken in lanes.
+/// The largest number of operands of a unit in lanes.
 pub(super) const MOST_OPERANDS: usize = 15;
-/// A softmax of more numbers is computed node by node.
+/// The largest softmax in lanes; a larger one is computed node by node.
 pub(super) const MOST_SOFTMAX: usize = 8;
 
-/// What a unit computes.
+/// The computation of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Shape {
-    /// A copy through which no gradient flows.
+    /// A copy that blocks gradients.
     Copy,
     /// A unary op.
     One,
-    /// A binary op, or one with a constant.
+    /// A binary op, or an op with a constant.
     Two,
-    /// A reduction of a few.
+    /// A reduction of few operands.
     Many,
     /// Exponentials, their sum, their quotients.
     Softmax,
-    /// A reduction of many, or an inner product: one node at a time.
+    /// A reduction of many operands, or an inner product: one node at a time.
     Lone,
 }
 
@@ -36,9 +36,9 @@ pub(super) enum Shape {
 pub(super) struct Key {
     pub(super) shape: Shape,
     pub(super) op: Op,
-    /// How many operands each has.
+    /// Operands per unit.
     pub(super) n: u16,
-    /// Which of them move, by bits; all of them count as moving where there are more than bits.
+    /// A bit mask of the operands that depend on inputs; all bits if there are more operands than bits.
     pub(super) moving: u16,
     /// Whether the result is multiplied by a constant.
     pub(super) scaled: bool,
@@ -48,9 +48,9 @@ pub(super) struct Key {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unit {
     pub(super) key: Key,
-    /// The node; the sum of a softmax.
+    /// The node; for a softmax, the sum.
     pub(super) node: u32,
-    /// The node that is its multiple; for a softmax where its quotients are listed.
+    /// The node that is its multiple; for a softmax, the start of the list of its quotients.
     pub(super) last: u32,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// The units of a program. `is_reached` tells the nodes that a reverse pass reaches, if there is to be one.
+    /// The units of a program. `is_reached` tells which nodes the reverse pass reaches, if there is one.
     pub(super) fn of(program: &Program, moves: &[bool], is_reached: impl Fn(u32) -> bool) -> Self {
         let uses = uses(program);
         let mut units = Units { all: Vec::new(), quotients: Vec::new(), of: vec![u32::MAX; program.nodes().len()] };
@@ -87,14 +87,14 @@ impl Units {
         units
     }
 
-    /// A unit of node `k`, with the multiple that is its only use if `k` is that multiple's operand.
+    /// Adds a unit for node `k`, including the multiple if that is its only use.
     fn add(&mut self, program: &Program, moves: &[bool], uses: &[u32], k: u32) {
         let node = program.nodes()[k as usize];
         let unit = self.all.len() as u32;
         if let Some(inner) = scaled_operand(program, uses, node)
             && self.of[inner as usize] != u32::MAX
         {
-            // The operand's unit stands already: it takes the multiple in.
+            // The operand's unit exists already, and absorbs the multiple.
             let unit = self.of[inner as usize];
             let taken = &mut self.all[unit as usize];
             if !taken.key.scaled && matches!(taken.key.shape, Shape::One | Shape::Two | Shape::Many) {
@@ -108,7 +108,7 @@ impl Units {
         self.all.push(Unit { key: key(program, moves, node), node: k, last: k });
     }
 
-    /// The nodes that others read.
+    /// The results that other units read.
     pub(super) fn results(&self, unit: Unit) -> &[u32] {
         if unit.key.shape == Shape::Softmax {
             &self.quotients[unit.last as usize..][..unit.key.n as usize]
@@ -118,7 +118,7 @@ impl Units {
     }
 }
 
-/// How often each slot is used; more than once for what is returned or asked about.
+/// The number of uses of each slot; more than one for outputs and guards.
 fn uses(program: &Program) -> Vec<u32> {
     let mut uses = vec![0_u32; program.n_slots()];
     for &node in program.nodes() {
@@ -150,7 +150,7 @@ fn key(program: &Program, moves: &[bool], node: Node) -> Key {
     Key { shape, op: node.op, n, moving, scaled: false }
 }
 
-/// The operand of a multiplication by a constant, if nothing else uses it and it is a node.
+/// The operand of a multiplication by a constant, if it is a node without other uses.
 fn scaled_operand(program: &Program, uses: &[u32], node: Node) -> Option<u32> {
     let inner = node.a.checked_sub(program.first_node())?;
     (node.op == Op::SCALED && uses[node.a as usize] == 1).then_some(inner)
@@ -162,8 +162,7 @@ pub(super) fn exponentials(program: &Program, sum: u32) -> impl Iterator<Item = 
     program.list(program.nodes()[sum as usize]).iter().map(move |&x| x - first)
 }
 
-/// Sums of exponentials that are used for the quotients of each by the sum, in order, and for nothing else; with the
-/// quotients.
+/// Sums of exponentials whose only uses are the quotients of each exponential by the sum, in order; with the quotients.
 fn softmaxes(
     program: &Program,
     moves: &[bool],
@@ -196,7 +195,7 @@ fn softmaxes(
     found.map(|(sum, quotients)| (sum as u32, quotients)).collect()
 }
 
-/// How many operands a node lists whose op is given with its second field.
+/// The number of listed operands of a node, from its op and second field.
 pub(super) fn operand_count(op: Op, b: usize) -> usize {
     match op {
         Op::InnerProduct => 2 * b,

@@ -9,10 +9,10 @@ use std::mem::{Discriminant, discriminant};
 
 use crate::array::{Expansion, MathOp};
 
-/// A number: the index of its operation.
+/// The index of an operation.
 pub(super) type Number = u32;
 
-/// A number without an operation here.
+/// A number not computed by an operation here.
 pub(super) const UNKNOWN: Number = u32::MAX;
 
 /// An operation and its operands.
@@ -22,7 +22,7 @@ pub(super) struct Formula {
     pub(super) of: [Number; 3],
 }
 
-/// An operation: its kind, the bits of what it holds, and its operands.
+/// An operation: its kind, the bits of its literal, and its operands.
 type Key = (Discriminant<MathOp>, u32, [Number; 3]);
 
 /// All operations so far.
@@ -31,7 +31,7 @@ pub(super) struct Formulas {
     pub(super) all: Vec<Formula>,
     known: HashMap<Key, Number, BuildHasherDefault<Mixed>>,
     literals: HashMap<u64, Number>,
-    /// The numbers of a formula that is being written out.
+    /// Workspace for expanding a formula.
     room: Vec<Number>,
 }
 
@@ -80,7 +80,7 @@ impl Formulas {
         self.all.len() as u32 - 1
     }
 
-    /// The value of a number that is a literal.
+    /// The value of a literal.
     fn value(&self, x: Number) -> Option<f64> {
         match self.all.get(x as usize)?.op {
             MathOp::Literal(x) => Some(x),
@@ -88,7 +88,7 @@ impl Formulas {
         }
     }
 
-    /// An operation, or the equal existing one.
+    /// Adds an operation, or returns the equal existing one.
     pub(super) fn push(&mut self, op: MathOp, mut of: [Number; 3]) -> Number {
         let arity = op.arity();
         if of[..arity].contains(&UNKNOWN) {
@@ -112,7 +112,7 @@ impl Formulas {
         if known == next { self.add(op, of) } else { known }
     }
 
-    /// The operations of a formula of these numbers; absent operands are not read.
+    /// Expands a formula of these numbers into operations; absent operands are not read.
     pub(super) fn write_out(&mut self, formula: &Expansion, operands: &[Option<Number>]) -> Number {
         let mut numbers = std::mem::take(&mut self.room);
         numbers.clear();

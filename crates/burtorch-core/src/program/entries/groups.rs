@@ -17,13 +17,13 @@ use crate::interrupt::{self, Work};
 /// The place of a group's operand, which has the length of the group.
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// Without an operand.
+    /// No operand.
     Absent,
     /// In memory, from this index on.
     Run(usize),
     /// Copies of a literal.
     Literal(usize),
-    /// In memory, at the indices of a list that begins here.
+    /// In memory, at the indices of a list that starts here.
     Gathered(usize),
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Groups {
     n_inputs: usize,
     /// Inputs, literals, then the results of each group.
     memory: Vec<f64>,
-    /// Each literal, as many times as a group reads it.
+    /// Each literal, repeated as often as groups read it.
     literals: Vec<f64>,
     groups: Vec<Group>,
     lists: Vec<u32>,
@@ -51,7 +51,7 @@ pub(super) struct Groups {
     time: usize,
 }
 
-/// A group is divided if its pieces have this average length or more.
+/// A group is split if its pieces have at least this mean length.
 const PIECE: usize = 24;
 
 impl Groups {
@@ -77,7 +77,7 @@ impl Groups {
         Ok(Some(groups))
     }
 
-    /// The approximate time of a run in nanoseconds.
+    /// The approximate time of a run, in nanoseconds.
     pub(super) fn time(&self) -> usize {
         self.time / 10
     }
@@ -128,7 +128,7 @@ fn gather(from: &[f64], list: &[u32], to: &mut [f64]) {
     }
 }
 
-/// Indices as runs of contiguous ones.
+/// Indices as contiguous ranges.
 fn runs(mut places: Vec<u32>) -> Vec<Range<usize>> {
     places.sort_unstable();
     places.dedup();
@@ -146,16 +146,16 @@ fn runs(mut places: Vec<u32>) -> Vec<Range<usize>> {
 /// The state of a plan under construction.
 struct Planner<'f> {
     formulas: &'f [Formula],
-    /// The place of each number; unneeded operations have none.
+    /// The place of each number; unused operations have none.
     places: Vec<u32>,
     /// Operations by depth.
     levels: Vec<Vec<Number>>,
-    /// The start of the copies of a literal, and their number.
+    /// The start and number of the copies of a literal.
     copies: HashMap<Number, (usize, usize)>,
     groups: Groups,
 }
 
-/// The key of a group, besides its depth: the operation and its literals.
+/// The key of a group at one depth: the operation and its literals.
 type Kind = (usize, u32, [Number; 3]);
 
 impl<'f> Planner<'f> {
@@ -232,7 +232,7 @@ impl<'f> Planner<'f> {
         at < op.arity() && matches!(self.formulas[of[at] as usize].op, MathOp::Literal(_))
     }
 
-    /// Adds operations of one kind, in pieces with contiguous operands if these are long.
+    /// Adds operations of one kind, split into pieces with contiguous operands if these are long.
     fn add(&mut self, group: &[(Kind, [u32; 3], Number)]) {
         let Formula { op, of } = self.formulas[group[0].2 as usize];
         let is_literal = [0, 1, 2].map(|at| self.is_literal(op, of, at));
@@ -272,7 +272,7 @@ impl<'f> Planner<'f> {
         }
     }
 
-    /// Copies literals as many times as groups need them.
+    /// Repeats literals as often as groups need them.
     fn copy_literals(&mut self) {
         let Groups { literals, groups, .. } = &mut self.groups;
         let mut all: Vec<_> = self.copies.iter_mut().collect();

@@ -23,14 +23,14 @@ use record::Recorder;
 #[derive(Clone, Debug)]
 pub(super) struct Entries {
     groups: Groups,
-    /// The approximate time in nanoseconds of a run over all nodes instead.
+    /// The approximate time, in nanoseconds, of a run over all nodes instead.
     otherwise: usize,
 }
 
-/// The largest number of slots times colours: the record takes some hundred bytes for each.
+/// The largest number of slots times colours: recording takes some hundred bytes for each.
 const MOST: usize = 1 << 22;
 
-/// Nanoseconds of a run on dual numbers for each node and eight colours: eight lanes forwards and backwards.
+/// Nanoseconds per node and eight colours of a run on dual numbers: eight lanes forwards and backwards.
 const SWEEP: usize = 12;
 
 impl Entries {

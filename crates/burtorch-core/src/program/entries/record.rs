@@ -13,7 +13,7 @@ use crate::interrupt::Work;
 use crate::ops::{Arity, Op};
 use crate::program::node::{Node, Program};
 
-/// The contribution of a node to one operand: the row, the index of the operand in it, and both operands.
+/// The contribution of a node to one operand: the row, the index of the operand, and both operands.
 struct Share {
     op: Op,
     k: usize,
@@ -37,7 +37,7 @@ pub(super) struct Recorder<'p> {
     work: Work,
 }
 
-/// Formulas of rows: of a value, of a contribution, of its tangent.
+/// The formulas of a row: value, contribution, and tangent of the contribution.
 #[derive(Default)]
 struct Expansions {
     values: HashMap<Op, Option<Expansion>>,
@@ -46,7 +46,7 @@ struct Expansions {
 }
 
 impl<'p> Recorder<'p> {
-    /// With the values of all slots.
+    /// Starts with the values of all slots.
     pub(super) fn new(program: &'p Program) -> Result<Self> {
         let mut recorder = Recorder {
             program,
@@ -72,7 +72,7 @@ impl<'p> Recorder<'p> {
         Ok(recorder)
     }
 
-    /// All operations.
+    /// Returns all operations.
     pub(super) fn finish(self) -> Formulas {
         self.numbers
     }
@@ -123,7 +123,7 @@ impl<'p> Recorder<'p> {
         }
     }
 
-    /// Lists the contributions of a node to operands with tangents, in order; false for an op without a formula here.
+    /// Lists a node's contributions to operands with tangents, in order; `false` for an op without a formula here.
     fn list_shares(&self, node: Node, shares: &mut Vec<Share>) -> bool {
         shares.clear();
         let none = Operand::Literal(0.0);
@@ -167,7 +167,7 @@ impl<'p> Recorder<'p> {
         true
     }
 
-    /// The contribution of a share from the adjoint `g` of a node with the value `z`.
+    /// The contribution of a share, for the adjoint `g` and the value `z` of the node.
     fn contribution(&mut self, share: &Share, g: Number, z: Number) -> Number {
         let [x, y] = share.of.map(|operand| self.operand(operand));
         let key = (share.op, share.k);
@@ -212,7 +212,7 @@ impl<'p> Recorder<'p> {
         Ok(())
     }
 
-    /// The tangent of each slot in the direction of the inputs in `moves`.
+    /// The tangent of each slot in the direction of the inputs for which `moves` is true.
     pub(super) fn tangents(&mut self, moves: impl Fn(usize) -> bool) -> Result<Vec<Option<Number>>> {
         let program = self.program;
         let one = self.numbers.literal(1.0);
@@ -254,7 +254,7 @@ impl<'p> Recorder<'p> {
         Ok(tangents)
     }
 
-    /// The tangents of adjoints for the slots' tangents `tangents`.
+    /// The tangents of adjoints, given the slots' tangents `tangents`.
     pub(super) fn adjoint_rates(
         &mut self,
         adjoints: &[Option<Number>],
@@ -295,7 +295,7 @@ impl<'p> Recorder<'p> {
     }
 }
 
-/// The sum in the order of `reduce_sum`.
+/// The sum in the same order as `reduce_sum`.
 fn sum(numbers: &mut Formulas, xs: &[Number]) -> Number {
     let mut add = |x: Number, y: Number| numbers.push(MathOp::Add, [x, y, 0]);
     if xs.len() < 16 {

@@ -42,7 +42,7 @@ const PIO4: [f64; 2] = [std::f64::consts::FRAC_PI_4, 3.061616997868383e-17];
 /// tan(pi/8), above which the ratio is turned by pi/4.
 const TURN: f64 = 0.41421356237309503;
 
-/// The coordinates with the larger magnitude `b` brought near 1 where their ratio could leave the range.
+/// The coordinates, scaled so that the larger magnitude `b` is near 1 if their ratio could leave the range.
 #[inline(always)]
 fn bring_in_range<W: Real>(a: W, b: W) -> (W, W) {
     let (zero, one, infinity) = (W::of(0.0), W::of(1.0), W::of(f64::INFINITY));
@@ -75,7 +75,7 @@ fn angle_in_parts<W: Real, const SHORT: bool>(y: W, x: W) -> (W, W) {
         (a, b) = bring_in_range(a, b);
     }
 
-    // The ratio t and what its division left.
+    // The ratio t and the remainder of its division.
     let turned = a.is_gt(b * W::of(TURN));
     let over = W::select(turned, a - b, a);
     let under = W::select(turned, a + b, b);
@@ -123,7 +123,7 @@ pub fn asin<V: Real>(x: V) -> V {
     let size = wide.abs();
     let (run, run_low) = other_side(size);
     let (high, low) = angle_in_parts::<V::Wide, false>(size, run);
-    // On the unit circle the angle falls by the height for what is added to the other side.
+    // On the unit circle the angle decreases by the correction of the other side divided by the height.
     let angle = (high + (-size).mul_add(run_low, low)).copysign(wide);
     V::narrow(V::Wide::select(size.is_le(V::Wide::of(1.0)), angle, V::Wide::of(f64::NAN)))
 }
@@ -161,7 +161,7 @@ pub fn over_squares<V: Real>(x: V, y: V) -> V {
     let x_is_larger = scaled_x.abs().is_gt(scaled_y.abs());
     let first = V::Wide::select(x_is_larger, scaled_x, scaled_y);
     let second = V::Wide::select(x_is_larger, scaled_y, scaled_x);
-    // The quotient is as small as x: where that is subnormal, digits would be lost before the last scaling.
+    // The quotient is as small as x: if that is subnormal, digits would be lost before the last scaling.
     let is_tiny = scaled_x.abs().is_lt(V::Wide::of(1e-290));
     let (up, up_bits) = (V::Wide::of(324518553658426726783156020576256.0), V::Wide::of(108.0));
     let zero = V::Wide::of(0.0);
@@ -172,7 +172,7 @@ pub fn over_squares<V: Real>(x: V, y: V) -> V {
     V::narrow(finish(wide_x, wide_y, scale(quotient, down.round_to_int().1)))
 }
 
-/// The quotient, or what it is at zero, at infinities and NaN.
+/// The quotient, or the special values at zero, infinities and NaN.
 #[inline(always)]
 fn finish<W: Real<Elem = f64>>(x: W, y: W, quotient: W) -> W {
     let size = x.abs() + y.abs();

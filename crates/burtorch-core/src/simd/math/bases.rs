@@ -23,7 +23,7 @@ fn parts<W: Real<Elem = f64>>(x: W) -> (W, W) {
     (W::from_int(n) - W::select(small, W::of(54.0), W::of(0.0)), m)
 }
 
-/// What a logarithm is at 0, at infinity, below 0 and of a NaN.
+/// The values of a logarithm at 0, infinity, negative numbers and NaN.
 #[inline(always)]
 fn at_edges<W: Real>(x: W, y: W) -> W {
     let (zero, infinity) = (W::of(0.0), W::of(f64::INFINITY));
@@ -54,7 +54,7 @@ pub fn log10<V: Real>(x: V) -> V {
     V::narrow(at_edges(wide, high + low))
 }
 
-/// `base^x` whose logarithm is the constant, for x of no more than `most`, beyond which it is 0 or infinite.
+/// `base^x`, given the logarithm of the base as a constant, for |x| up to `most`, beyond which it is 0 or infinite.
 #[inline(always)]
 fn power_of<V: Real>(x: V, most: f64, logarithm: [f64; 2]) -> V {
     let wide = x.widen();

@@ -48,7 +48,7 @@ pub(super) fn quotient<W: Real>(a: Pair<W>, b: Pair<W>) -> Pair<W> {
     (high, rest / b.0)
 }
 
-/// The square root of a number that is not negative; 0 has no second part.
+/// The square root of a nonnegative number; for 0 the second part is 0.
 #[inline(always)]
 pub(super) fn root<W: Real>(a: Pair<W>) -> Pair<W> {
     let high = a.0.sqrt();

@@ -10,7 +10,7 @@ use crate::simd::Real;
 /// The first two coefficients of erf(x)/x - 1 in x^2 for |x| <= 1.
 const ERF_HEAD: [f64; 2] = [0.12837916709551256, -0.376126389031834];
 
-/// The others; error 2^-56.
+/// The other coefficients; error 2^-56.
 const ERF: [f64; 10] = [
     0.11283791670940539,
     -0.026866170642651357,
@@ -24,7 +24,7 @@ const ERF: [f64; 10] = [
     -7.750167556386129e-10,
 ];
 
-/// All of them for results in f32; error 2^-34.8.
+/// All coefficients for results in f32; error 2^-34.8.
 const ERF_SHORT: [f64; 8] = [
     0.12837916706313693,
     -0.37612638483600136,
@@ -187,7 +187,7 @@ const GRAD_SHORT: [f64; 13] = [
     7.694187788725158e-07,
 ];
 
-/// Where the derivative of gelu is 0, with the sign changed, in two parts.
+/// The zero of the derivative of gelu, negated, in two parts.
 const ROOT: [f64; 2] = [0.7517915246935645, -1.4956759177009883e-17];
 
 /// 2 / sqrt(pi).
@@ -222,7 +222,7 @@ pub(super) fn erf_small<W: Real, const SHORT: bool>(x: W) -> W {
     if SHORT {
         return x.mul_add(poly(square, &ERF_SHORT), x);
     }
-    // c0 + x^2 (c1 + x^2 rest), with what rounding takes from x^2 and from the bracket.
+    // c0 + x^2 (c1 + x^2 rest), with the rounding errors of x^2 and of the bracket.
     let (c0, c1) = (W::of(ERF_HEAD[0]), W::of(ERF_HEAD[1]));
     let rest = poly(square, &ERF);
     let bracket = square.mul_add(rest, c1);
@@ -252,7 +252,7 @@ fn tail<W: Real, const SHORT: bool>(size: W, weight: W) -> W {
     gauss::<W, SHORT>(size, 2.0, ratio, rest)
 }
 
-/// Phi(-size - low) times `weight`: the distribution falls by its density.
+/// Phi(-size - low) times `weight`: a first-order correction by the density.
 #[inline(always)]
 pub(super) fn tail_beside<W: Real>(size: W, low: W, weight: W) -> W {
     let (ratio, rest) = tail_ratio::<W, false>(size, weight);
@@ -269,7 +269,7 @@ fn tail_ratio<W: Real, const SHORT: bool>(size: W, weight: W) -> (W, W) {
     let (over, slope, one) = (weight * factor, W::of(1.5), W::of(1.0));
     let under = slope.mul_add(size, one);
     let ratio = over / under;
-    // What the three roundings of the ratio took.
+    // The errors of the three roundings of the ratio.
     let over_low = weight.mul_add(factor, -over);
     let under_low = slope.mul_add(size, one - under);
     (ratio, ((-ratio).mul_add(under, over) + (-ratio).mul_add(under_low, over_low)) / under)
@@ -284,11 +284,11 @@ fn gelu_wide<W: Real, const SHORT: bool>(x: W) -> W {
     let y = if SHORT {
         y
     } else {
-        // Near 0 the tail is half of x, and its error all of the result's: there x/2 + x (Phi(x) - 1/2).
+        // Near 0 the tail is half of x, and its error is the whole error of the result: there x/2 + x (Phi(x) - 1/2).
         let near = x.mul_add(x * poly(x * x, &CENTRE), W::of(0.5) * x);
         W::select(size.is_lt(W::of(0.75)), near, y)
     };
-    // The sign of x, also where the value is 0.
+    // Keeps the sign of x, also if the value is 0.
     y.copysign(x)
 }
 
@@ -299,13 +299,13 @@ fn grad_factor<W: Real, const SHORT: bool>(size: W) -> (W, W) {
     if SHORT {
         return (poly((size - centre) / (size + centre), &GRAD_SHORT), W::of(0.0));
     }
-    // What the three roundings of t took, and how much of it the polynomial feels: its slope to a tenth.
+    // The errors of the three roundings of t, and their effect: the slope of the polynomial to a tenth.
     let (over, over_low) = two_sum(size, -centre);
     let (under, under_low) = two_sum(size, centre);
     let t = over / under;
     let t_low = ((-t).mul_add(under, over) + (-t).mul_add(under_low, over_low)) / under;
     let slope = poly(t, &GRAD_SLOPE);
-    // c0 + t (c1 + ...), the product and the sum with their errors.
+    // c0 + t (c1 + ...), with the errors of the product and the sum.
     let [_, rest @ ..] = GRAD;
     let higher = poly(t, &rest);
     let product = t * higher;
@@ -318,7 +318,7 @@ fn grad_factor<W: Real, const SHORT: bool>(size: W) -> (W, W) {
 fn gelu_grad_wide<W: Real, const SHORT: bool>(x: W) -> W {
     let size = size_up_to(x, 40.0);
     let (factor, factor_low) = grad_factor::<W, SHORT>(size);
-    // The root is divided out, so that there is no cancellation near it; what rounding takes is carried along.
+    // The root is factored out, so that nothing cancels near it; rounding errors are included.
     let (from_root, lost) = two_sum(W::of(ROOT[0]), -size);
     let (from_root, lost) = fast_two_sum(from_root, lost + W::of(ROOT[1]));
     let product = from_root * factor;
@@ -328,7 +328,7 @@ fn gelu_grad_wide<W: Real, const SHORT: bool>(x: W) -> W {
     if SHORT {
         return y;
     }
-    // Near 0 the derivative is 1/2 and a little.
+    // Near 0 the derivative is close to 1/2.
     let near = x.mul_add(poly(x * x, &GRAD_CENTRE), W::of(0.5));
     W::select(size.is_lt(W::of(0.25)), near, y)
 }

@@ -58,7 +58,7 @@ fn tail<V: Real>(r: V, rest: V, square: V) -> V {
     tail.mul_add(r * square, rest.mul_add(r, rest))
 }
 
-/// e^(r + rest) as 1 + r rounded and everything else.
+/// e^(r + rest) as the rounded 1 + r and the rest.
 #[inline(always)]
 fn exp_near_zero<V: Real>(r: V, rest: V) -> (V, V) {
     let square = r * r;
@@ -77,10 +77,10 @@ pub(super) fn scale<V: Real>(y: V, n: V::Int) -> V {
     y * V::from_bits(first) * V::from_bits(second)
 }
 
-/// x cut to where e^x is neither 0 nor infinite, and a little beyond; NaN stays.
+/// Clamps x to a little more than the range in which e^x is neither 0 nor infinite; NaN stays.
 #[inline(always)]
 fn clamp<V: Real>(x: V) -> V {
-    // Far enough below the least subnormal for a factor of a thousand to leave 0.
+    // Far enough below the smallest subnormal that a factor of a thousand still gives 0.
     let (least, most) = if V::DOUBLE { (-760.0, 710.0) } else { (-120.0, 89.0) };
     let x = V::select(x.is_lt(V::of(least)), V::of(least), x);
     V::select(x.is_gt(V::of(most)), V::of(most), x)
@@ -100,18 +100,18 @@ pub(super) fn exp_sum_split<V: Real>(x: V, low: V) -> (V, V, V::Int) {
     exp_sum_split_unclamped(clamp(x), low)
 }
 
-/// The same for f64 and |x| up to 2000, far beyond where e^x is 0 or infinite.
+/// The same for f64 and |x| up to 2000, far beyond the range in which e^x is finite and nonzero.
 #[inline(always)]
 pub(super) fn exp_sum_split_unclamped<V: Real>(x: V, low: V) -> (V, V, V::Int) {
     let (n, r, rest) = reduce(x);
-    // The low part of a large x is many places of r.
+    // The low part of a large x spans many places of r.
     let (r, rest) = fast_two_sum(r, rest + low);
     let (high, low) = exp_near_zero(r, rest);
     (high, low, n)
 }
 
-/// Whether 2^n is a normal number wherever e^x is 2^n m, in all lanes: then nothing needs to be cut, and one scaling
-/// rounds as two do.
+/// Whether, in all lanes, 2^n is normal wherever e^x = 2^n m: then nothing needs clamping, and one scaling rounds like
+/// two.
 #[inline(always)]
 fn is_moderate<V: Real>(size: V) -> bool {
     size.is_lt(V::of(if V::DOUBLE { 700.0 } else { 86.0 })).all()
@@ -123,7 +123,7 @@ pub fn exp<V: Real>(x: V) -> V {
     let (n, r, rest) = reduce(x);
     let (high, low) = exp_near_zero(r, rest);
     let y = (high + low) * V::exp2_int(n);
-    // Asked at last, so that nothing waits for the answer.
+    // Checked last, so that no computation waits for the branch.
     if is_moderate(x.abs()) {
         return y;
     }
@@ -131,7 +131,7 @@ pub fn exp<V: Real>(x: V) -> V {
     scale(high + low, n)
 }
 
-/// e^-size in two parts, for a size that is not negative: the sum rounded, and what that leaves.
+/// e^-size in two parts, for size >= 0: the rounded sum and its error.
 #[inline(always)]
 pub(super) fn exp_of_minus<V: Real>(size: V) -> (V, V) {
     let (n, r, rest) = reduce(-size);
@@ -157,7 +157,7 @@ pub(super) fn exp_short<W: Real>(x: W) -> W {
     (r * r).mul_add(poly(r, &TAIL_SHORT), W::of(1.0) + r) * W::exp2_int(n)
 }
 
-/// (e^x - 1) / 2 for |x| up to 710 (f32: 89); `fine` where half a place of the result matters.
+/// (e^x - 1) / 2 for |x| up to 710 (f32: 89); `fine` if half a place of the result matters.
 #[inline(always)]
 pub(super) fn half_expm1<V: Real>(x: V, fine: bool) -> V {
     let (n, r, rest) = reduce(x);
@@ -166,7 +166,7 @@ pub(super) fn half_expm1<V: Real>(x: V, fine: bool) -> V {
     let half_square = V::of(0.5) * square;
     let tail = tail(r, rest, square);
     // Halves of 2^n (1 + r + r^2/2 + tail) - 1: no overflow at n = 1024. Each term is smaller than the sum before it,
-    // save at n = 0, where the first is 0.
+    // except at n = 0, where the first is 0.
     if !fine {
         let (high, low) = fast_two_sum(power - V::of(0.5), power * r);
         return high + power.mul_add(half_square + tail, low);
@@ -185,6 +185,6 @@ pub fn expm1<V: Real>(x: V) -> V {
     let near = V::select(x.is_lt(V::of(least)), V::of(least), x);
     let near = V::select(near.is_gt(V::of(most)), V::of(most), near);
     let half = half_expm1(near, true);
-    // Below `tiny` the value is x; halving there would lose a subnormal's last bit and the sign of 0.
+    // Below `tiny` the value is x; halving would lose the last bit of a subnormal, and the sign of 0.
     V::select(x.abs().is_lt(V::of(tiny)), x, half + half)
 }

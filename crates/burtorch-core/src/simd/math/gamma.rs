@@ -11,7 +11,7 @@ use super::pow::{log_of_size, log_pair};
 use super::trig::sin_cos;
 use crate::simd::Real;
 
-/// (-1)^k (zeta(k) - 1) / k from k = 2: what follows (1 - gamma) e in log gamma(2 + e).
+/// (-1)^k (zeta(k) - 1) / k from k = 2: the terms after (1 - gamma) e in log gamma(2 + e).
 const NEAR_TWO: [f64; 29] = [
     0.3224670334241132,
     -0.0673523010531981,
@@ -176,7 +176,7 @@ fn derivative_of_log_gamma(x: f64) -> f64 {
     if x == 0.0 {
         return f64::INFINITY.copysign(-x);
     }
-    // Closer to the pole than that only 1/x shows.
+    // Closer to the pole only 1/x matters.
     if x.abs() < 1e-300 {
         return -1.0 / x;
     }

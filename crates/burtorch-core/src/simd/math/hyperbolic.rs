@@ -8,7 +8,7 @@ use super::poly::{fast_two_sum, poly, two_sum};
 use super::pow::log_pair;
 use crate::simd::{Bits, Real};
 
-/// 1/3!, 1/5!, ...: (sinh x - x) / x^3 in x^2, for |x| up to 1; what is left out is 2^-65 of it.
+/// 1/3!, 1/5!, ...: (sinh x - x) / x^3 in x^2, for |x| up to 1; the omitted terms are 2^-65 of it.
 const SINH: [f64; 9] = [
     1.0 / 6.0,
     1.0 / 120.0,
@@ -21,7 +21,7 @@ const SINH: [f64; 9] = [
     1.0 / 121645100408832000.0,
 ];
 
-/// e^|x| / 2 and e^-|x| / 2, each in two parts; the first as it is before a last scaling by 2^n.
+/// e^|x| / 2 and e^-|x| / 2, each in two parts, the first before a last scaling by 2^n.
 #[inline(always)]
 fn half_exponentials<W: Real<Elem = f64>>(x: W) -> (Pair<W>, Pair<W>, W::Int) {
     let size = x.abs();
@@ -29,7 +29,7 @@ fn half_exponentials<W: Real<Elem = f64>>(x: W) -> (Pair<W>, Pair<W>, W::Int) {
     let size = W::select(size.is_gt(most), most, size);
     let (high, low, n) = exp_sum_split_unclamped(size, W::of(0.0));
     let (high, low) = fast_two_sum(high, low);
-    // Against the same power of two, the inverse is 2^(-2n) / (high + low); beyond 2^-120 it does not show.
+    // Relative to the same power of two, the inverse is 2^(-2n) / (high + low); beyond 2^-120 it is negligible.
     let steps = W::from_int(n);
     let most = W::of(60.0);
     let shown = W::select(steps.is_gt(most), most, steps);
@@ -48,7 +48,7 @@ pub fn sinh<V: Real>(x: V) -> V {
     let z = wide * wide;
     let near = (wide * z).mul_add(poly(z, &SINH), wide);
     let y = V::Wide::select(wide.abs().is_lt(V::Wide::of(1.0)), near, far);
-    // Infinities and NaN are their own.
+    // Infinities and NaN are returned unchanged.
     let plain = wide.abs().is_lt(V::Wide::of(f64::INFINITY));
     V::narrow(V::Wide::select(plain, y, wide))
 }
@@ -70,7 +70,7 @@ fn log_of_pair<W: Real<Elem = f64>>(x: Pair<W>, lift: W) -> Pair<W> {
     any_sum(log_pair(W::from_int(n) + lift, m), (x.1 / x.0, W::of(0.0)))
 }
 
-/// log(x + sqrt(x^2 + unit)) for x not below 0; beyond 2^60 it is log(2 x).
+/// log(x + sqrt(x^2 + unit)) for x >= 0; above 2^60 it is log(2 x).
 #[inline(always)]
 fn inverse<W: Real<Elem = f64>>(x: W, unit: f64) -> W {
     let (zero, one) = (W::of(0.0), W::of(1.0));

@@ -54,17 +54,17 @@ fn log_of_parts<V: Real>(n: V, m: V, low: V) -> V {
     let f = m - one;
     let (ln2_high, ln2_low) = if V::DOUBLE { (LN2_HIGH, LN2_LOW) } else { (LN2_HIGH_F32, LN2_LOW_F32) };
     let half = V::of(0.5) * f;
-    // f^2/2 with what rounding takes from it would be finer than the final sum can show.
+    // The rounding error of f^2/2 is below the precision of the final sum.
     let half_square = half * f;
     let tail = if V::DOUBLE {
-        // m + 1 is 2 + f, and does not wait for f.
+        // m + 1 equals 2 + f, and need not wait for f.
         let s = f / (m + one);
         let z = s * s;
         s * z.mul_add(poly(z, &ATANH), half_square)
     } else {
         f * f * f * poly(f, &TAIL_F32)
     };
-    // n times the high part is exact, so that fusing it changes no bit.
+    // n times the high part is exact, so fusing it changes no bit.
     let high = n.mul_add(V::of(ln2_high), f);
     let rest = f - (-n).mul_add(V::of(ln2_high), high);
     let rest = n.mul_add(V::of(ln2_low), rest + low);
@@ -79,7 +79,7 @@ pub fn log<V: Real>(x: V) -> V {
     if (x.is_ge(least) & x.is_lt(infinity)).all() {
         return log_normal(x, V::of(0.0));
     }
-    // A subnormal is brought into the normal range first.
+    // Subnormals are scaled into the normal range first.
     let bits = V::STORED_BITS as i32 + 2;
     let zero = V::of(0.0);
     let small = x.is_lt(least);
@@ -104,7 +104,7 @@ fn log1p_sum<V: Real>(x: V) -> V {
     let sum = one + x;
     let lost = V::select(x.abs().is_gt(one), one - (sum - x), x - (sum - one));
     let (n, m) = split(sum);
-    // log(sum + lost) = log(sum) + lost / sum, to first order, which is all that shows.
+    // log(sum + lost) = log(sum) + lost / sum to first order, which is accurate enough.
     log_of_parts(V::from_int(n), m, lost / sum)
 }
 
@@ -119,7 +119,7 @@ pub fn log1p<V: Real>(x: V) -> V {
         y = V::select(x.is_eq(least), -infinity, y);
         y = V::select(x.is_lt(least), V::of(f64::NAN), y);
     }
-    // The logarithm has the sign of x, also where it is 0.
+    // The logarithm has the sign of x, also for 0.
     V::select(x.is_eq(V::of(0.0)), x, y)
 }
 

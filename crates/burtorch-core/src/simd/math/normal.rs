@@ -12,7 +12,7 @@ const ROOT_2: [f64; 2] = [std::f64::consts::SQRT_2, -9.667293313452913e-17];
 pub fn erfc<V: Real>(x: V) -> V {
     let wide = x.widen();
     let (one, two) = (V::Wide::of(1.0), V::Wide::of(2.0));
-    // Twice the normal distribution at -sqrt(2) x, whose rounding is made good.
+    // Twice the normal distribution at -sqrt(2) x, with a correction of the rounding.
     let size = size_up_to(wide, 28.0);
     let scaled = size * V::Wide::of(ROOT_2[0]);
     let rest = size.mul_add(V::Wide::of(ROOT_2[0]), -scaled) + size * V::Wide::of(ROOT_2[1]);

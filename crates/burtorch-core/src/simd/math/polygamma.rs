@@ -21,8 +21,9 @@ pub(crate) const BERNOULLI: [f128; 15] = [
     601580873.9006423683843038681748359167714,
 ];
 
-/// Defines `digamma_above_zero` and `nth_polygamma` for a float, by its fused sum, floor and nearest integer: from where on the series is
-/// right with how many terms, the logarithm in two parts, the cotangent of pi r for |r| up to 1/2, and pi.
+/// Defines `digamma_above_zero` and `nth_polygamma` for a float type, given its fused sum, floor and nearest integer,
+/// the smallest argument and number of terms of the series, the logarithm in two parts, the cotangent of pi r for |r|
+/// up to 1/2, and pi.
 macro_rules! gamma_functions {
     ($t:ty, $mul_add:path, $floor:path, $nearest:path, $start:literal, $n_terms:literal, $log:path, $cot_of_pi:path, $pi:expr) => {
         /// A term of the asymptotic series.
@@ -30,7 +31,7 @@ macro_rules! gamma_functions {
             crate::simd::math::polygamma::BERNOULLI[k] as $t
         }
 
-        /// `a + b`, and what rounding takes.
+        /// `a + b`, and its rounding error.
         #[inline(always)]
         fn exact_sum(a: $t, b: $t) -> ($t, $t) {
             let sum = a + b;
@@ -71,7 +72,7 @@ macro_rules! gamma_functions {
             pair_sum(whole, (-passed.0, -passed.1))
         }
 
-        /// Derivative `n` of the digamma function, for `n` not below 1; NaN for more than 24 of them.
+        /// The `n`-th derivative of digamma, for `n` >= 1; NaN above 24.
         pub(super) fn nth_polygamma(n: usize, x: $t) -> $t {
             let sign = if n % 2 == 0 { -1.0 } else { 1.0 };
             if x.is_nan() || x == <$t>::NEG_INFINITY || n > 24 {
@@ -117,8 +118,8 @@ macro_rules! gamma_functions {
             sum * passed.0 + (sum * passed.1 + tail)
         }
 
-        /// Derivative `n` of pi cot(pi x): pi^(n + 1) times a polynomial in the cotangent, whose own derivative is
-        /// -pi (1 + cot^2).
+        /// The `n`-th derivative of pi cot(pi x): pi^(n + 1) times a polynomial in the cotangent, whose own derivative
+        /// is -pi (1 + cot^2).
         fn cotangents(n: usize, x: $t) -> $t {
             let mut coefficients: [$t; 26] = [0.0; 26];
             coefficients[1] = 1.0;

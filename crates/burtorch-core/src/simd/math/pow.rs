@@ -10,7 +10,7 @@ use super::log::{LN2_HIGH, LN2_LOW, split};
 use super::poly::{fast_two_sum, poly, two_sum};
 use crate::simd::{Bits, Real, Truth};
 
-/// sum of 2 z^k / (2k + 7), what follows the terms written out; error 2^-72.8 of the logarithm.
+/// sum of 2 z^k / (2k + 7), after the terms written out; error 2^-72.8 of the logarithm.
 const LOG_REST: [f64; 7] = [
     0.28571428571433183,
     0.22222222220004062,
@@ -91,7 +91,8 @@ fn power<W: Real<Elem = f64>, const SHORT: bool>(x: W, y: W) -> W {
     let log = log_of_size::<W, SHORT>(x);
     let exponent = y * log.0;
     let magnitude = if SHORT {
-        // Where the exponential ends, far outside the range of f32, the power is 0 or infinite: infinities may meet it.
+        // Where the exponential is out of its range, far outside that of f32, the power is 0 or infinite: infinities
+        // may occur.
         let power = W::select(exponent.is_lt(W::of(-150.0)), zero, exp_short(exponent));
         W::select(exponent.is_gt(W::of(150.0)), W::of(f64::INFINITY), power)
     } else {
@@ -126,8 +127,8 @@ pub fn pow<V: Real>(x: V, y: V) -> V {
     V::narrow(if V::DOUBLE { power::<V::Wide, false>(x, y) } else { power::<V::Wide, true>(x, y) })
 }
 
-/// `factor |x|^(y + low)` with one rounding of the product, for a factor in two parts that may be of any size: what the
-/// power alone would over- or underflow to does not matter.
+/// `factor |x|^(y + low)` with one rounding of the product, for a factor of any magnitude in two parts: an overflow or
+/// underflow of the power alone does not matter.
 #[inline(always)]
 fn scaled_power<W: Real<Elem = f64>>(log: Pair<W>, y: W, y_low: W, factor: Pair<W>) -> W {
     let zero = W::of(0.0);
@@ -155,7 +156,7 @@ fn scaled_power<W: Real<Elem = f64>>(log: Pair<W>, y: W, y_low: W, factor: Pair<
     W::select(factor.0.is_eq(zero), zero, result.copysign(factor.0))
 }
 
-/// `power factor`, 0 where the power is: it decides against an infinite factor.
+/// `power factor`, 0 if the power is 0, even with an infinite factor.
 #[inline(always)]
 fn unless_zero<W: Real>(power: W, factor: W) -> W {
     W::select(power.is_eq(W::of(0.0)), power, power * factor)
@@ -169,12 +170,12 @@ fn pow_dx_of<W: Real<Elem = f64>, const SHORT: bool>(x: W, y: W) -> W {
     let size = if SHORT { y * exp_short(less * log.0) } else { scaled_power(log, less, rest, (y, zero)) };
     let size = W::select(y.is_eq(one), one, size);
     let whole = is_integer(y.abs());
-    // x^(y - 1) is odd where y is even.
+    // x^(y - 1) is odd if y is even.
     let even = whole & is_integer(y.abs() * W::of(0.5));
     let signed = W::select(even, size * one.copysign(x), size);
     let outside = x.is_lt(zero) & x.is_gt(W::of(f64::NEG_INFINITY)) & !whole;
     let signed = W::select(outside | x.is_nan() | y.is_nan(), W::of(f64::NAN), signed);
-    // An infinite exponent has no neighbours: the limit of the formula.
+    // An infinite exponent has no neighbours: the value is the limit of the formula.
     let infinite = y.abs().is_eq(W::of(f64::INFINITY));
     let slope =
         if infinite.any() { W::select(infinite, unless_zero(power::<W, SHORT>(x, y), y), signed) } else { signed };
@@ -194,7 +195,7 @@ fn pow_dy_of<W: Real<Elem = f64>, const SHORT: bool>(x: W, y: W) -> W {
     let (zero, one) = (W::of(0.0), W::of(1.0));
     let log = log_of_size::<W, SHORT>(x);
     let inside = if SHORT { exp_short(y * log.0) * log.0 } else { scaled_power(log, y, zero, log) };
-    // 1^y and x^0 are flat, also where y or log x is infinite.
+    // 1^y and x^0 are constant, even if y or log x is infinite.
     let inside = W::select(x.is_eq(one), zero, inside);
     let infinite = y.abs().is_eq(W::of(f64::INFINITY)) | x.is_eq(W::of(f64::INFINITY));
     let inside =

@@ -12,13 +12,13 @@ const PIO2: [f64; 3] = [1.5707963267341256, 6.077100506506192e-11, 3.52155986518
 /// pi/2 in two parts.
 const PIO2_PAIR: [f64; 2] = [std::f64::consts::FRAC_PI_2, 6.123233995736766e-17];
 
-/// Up to here x is in no other quadrant than that of 0.
+/// Up to this |x|, x is in quadrant 0.
 pub(super) const NEAR: f64 = 0.785;
 
 /// Between these |x| is in quadrant 1.
 pub(super) const NEXT: [f64; 2] = [0.786, 2.356];
 
-/// Where the method changes.
+/// The magnitude from which the other method is used.
 pub(super) const FAR: f64 = 1048576.0;
 
 /// 64 zeros, then the first 1280 binary digits of 2/pi after the point.
@@ -49,16 +49,17 @@ const TWO_OVER_PI: [u64; 21] = [
 /// x = (4 k + quadrant) pi/2 + r + low, for some integer k.
 #[derive(Clone, Copy)]
 pub(super) struct Reduced<W: Real> {
-    /// A small integer; it counts modulo 4.
+    /// An integer modulo 4.
     pub(super) quadrant: W,
     pub(super) r: W,
     pub(super) low: W,
 }
 
-/// Reduces any f64; infinities and NaN give NaN. `SHORT` is for results in f32: a low part of 0, r good to 2^-66.
+/// Reduces any f64; infinities and NaN give NaN. `SHORT` is for results in f32: a low part of 0, and r accurate to
+/// 2^-66.
 #[inline(always)]
 pub(super) fn reduce<W: Real<Elem = f64>, const SHORT: bool>(x: W) -> Reduced<W> {
-    // What follows would give the same numbers; a number whose sine the next one waits for need not wait for it.
+    // A shortcut with the same result, for a small number whose sine is needed soon.
     if W::LANES == 1 && x.abs().is_le(W::of(NEAR)).all() {
         return Reduced { quadrant: W::of(0.0), r: x, low: W::of(0.0) };
     }
@@ -78,13 +79,13 @@ pub(super) fn reduce<W: Real<Elem = f64>, const SHORT: bool>(x: W) -> Reduced<W>
     mixed
 }
 
-/// The multiple of pi/2 next to x, for x up to [`FAR`].
+/// The multiple of pi/2 nearest to x, for |x| up to [`FAR`].
 #[inline(always)]
 pub(super) fn nearest<W: Real<Elem = f64>>(x: W) -> W {
     (x * W::of(std::f64::consts::FRAC_2_PI)).round_to_int().0
 }
 
-/// x - n (P0 + P1 + P2) as two numbers, and between them their sum: the first difference is exact, the second keeps both its
+/// x - n (P0 + P1 + P2) in two parts, and their intermediate sum: the first difference is exact, the second keeps both
 /// errors.
 #[inline(always)]
 pub(super) fn parts<W: Real<Elem = f64>>(x: W, n: W) -> (W, W, W) {
@@ -96,7 +97,7 @@ pub(super) fn parts<W: Real<Elem = f64>>(x: W, n: W) -> (W, W, W) {
     (second, second + low, low)
 }
 
-/// Reduces the lanes beyond [`FAR`] by the other method; by reference, as it is compiled once for all levels.
+/// Reduces the lanes beyond [`FAR`] by the other method; by reference, because it is compiled once for all levels.
 #[cold]
 #[inline(never)]
 fn replace_far<W: Real<Elem = f64>>(x: &W, near: &mut Reduced<W>) {
@@ -112,10 +113,10 @@ fn replace_far<W: Real<Elem = f64>>(x: &W, near: &mut Reduced<W>) {
     }
 }
 
-/// Payne and Hanek: multiplies the significand of x by the 192 digits of 2/pi that decide x 2/pi modulo 4.
+/// Payne and Hanek: multiplies the significand of x by the 192 digits of 2/pi that determine x 2/pi modulo 4.
 ///
-/// The product is exact modulo 4 but for the digits left out, which are worth less than 2^-136; the fraction is never
-/// below 2^-63, so 70 bits of r are right.
+/// The product is exact modulo 4 except for the omitted digits, which are below 2^-136; the fraction is never below
+/// 2^-63, so 70 bits of r are correct.
 fn reduce_far(x: f64) -> Reduced<f64> {
     if !x.is_finite() {
         return Reduced { quadrant: 0.0, r: f64::NAN, low: f64::NAN };
@@ -123,14 +124,14 @@ fn reduce_far(x: f64) -> Reduced<f64> {
     let bits = x.to_bits();
     let significand = (bits & ((1 << 52) - 1)) | (1 << 52);
     let exponent = ((bits >> 52) & 0x7ff) as usize;
-    // |x| = significand 2^e with e = exponent - 1075; digits of 2/pi up to place e - 2 only give multiples of 4.
+    // x| = significand 2^e with e = exponent - 1075; digits of 2/pi up to place e - 2 give only multiples of 4.
     let [top, middle, bottom] = digits(exponent + 62 - 1075);
     let low = u128::from(significand) * u128::from(bottom);
     let mid = u128::from(significand) * u128::from(middle) + (low >> 64);
     let high = significand.wrapping_mul(top).wrapping_add((mid >> 64) as u64);
 
     let quadrant = high >> 62;
-    // The fraction as 2^-128 units (190 bits known, 64 of them dropped below once it is normalised).
+    // The fraction in units of 2^-128 (190 bits are known; 64 of them are dropped after normalisation).
     let mut words = [(high << 2) | ((mid as u64) >> 62), ((mid as u64) << 2) | ((low as u64) >> 62), (low as u64) << 2];
     let above_half = words[0] >> 63 == 1;
     if above_half {
@@ -178,7 +179,7 @@ fn times_half_pi(words: [u64; 3]) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    /// Both methods give the same quadrant and the same r to the last place where both apply.
+    /// Both methods give the same quadrant, and the same r to the last place, where both apply.
     #[test]
     fn near_and_far_reduction_agree() {
         let mut x = 2.0f64;
@@ -193,7 +194,7 @@ mod tests {
         }
     }
 
-    /// The double nearest to a multiple of pi/2 leaves a remainder 2^-60 of it, right to all places.
+    /// The double nearest to a multiple of pi/2 leaves a remainder of 2^-60 of it, accurate to the last place.
     #[test]
     fn the_worst_argument_keeps_its_digits() {
         let x = 6381956970095103.0 * 2f64.powi(797);

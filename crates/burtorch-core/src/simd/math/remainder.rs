@@ -4,10 +4,11 @@ use std::ops::Rem;
 
 use crate::simd::Real;
 
-/// Defines `floored_remainder` and `floored_quotient` for a float, by its remainder, fused sum and nearest integer.
+/// Defines `floored_remainder` and `floored_quotient` for a float type, given its remainder, fused sum and nearest
+/// integer.
 macro_rules! floored_division {
     ($t:ty, $rest:path, $mul_add:path, $nearest:path) => {
-        /// What is left of x after a whole number of y, with the sign of y; NaN for y = 0 and for infinite x.
+        /// The remainder of x / y, with the sign of y; NaN for y = 0 and for infinite x.
         #[inline(always)]
         fn floored_remainder(x: $t, y: $t) -> $t {
             let rest = $rest(x, y);
@@ -31,7 +32,7 @@ macro_rules! floored_division {
             if y.is_infinite() {
                 return if below == 0.0 { x / y } else { -1.0 };
             }
-            // A multiple of y, over y: an integer but for rounding, which is made good.
+            // A multiple of y, divided by y: an integer up to rounding, which is corrected.
             let near = $nearest((x - truncated) / y);
             let missing = ($mul_add(-near, y, x) - truncated) / y;
             let whole = if missing.abs() >= 0.5 && missing.is_finite() { near + $nearest(missing) } else { near };

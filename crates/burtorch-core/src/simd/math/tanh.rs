@@ -8,7 +8,7 @@ use crate::simd::{Real, Truth};
 /// (e^2x - 1) / (e^2x + 1), odd in x to the last bit.
 #[inline(always)]
 pub fn tanh<V: Real>(x: V) -> V {
-    // From here on the result rounds to 1.
+    // Above this the result rounds to 1.
     let most = V::of(if V::DOUBLE { 20.0 } else { 10.0 });
     let size = x.abs();
     let size = V::select(size.is_gt(most), most, size);
@@ -21,7 +21,7 @@ pub fn tanh<V: Real>(x: V) -> V {
 #[inline(always)]
 pub fn tanh_grad<V: Real>(x: V, y: V) -> V {
     let (near, is_near) = ((-y).mul_add(y, V::of(1.0)), y.abs().is_le(V::of(0.76)));
-    // No exponential where no lane needs one.
+    // Skips the exponential if no lane needs it.
     if is_near.all() {
         return near;
     }
@@ -31,7 +31,7 @@ pub fn tanh_grad<V: Real>(x: V, y: V) -> V {
 }
 
 /// e / (1 + e)^2 with e = exp(-size), as t - t^2 with t = e / (1 + e): t is at most 1/2, so nothing cancels, and the
-/// error of t counts once where that of 1 + e would count twice.
+/// error of t counts once instead of twice for that of 1 + e.
 #[inline(always)]
 fn bell<V: Real>(size: V) -> V {
     let e = exp(-size);

@@ -34,7 +34,7 @@ const SIN_SHORT: [f64; 4] =
 const COS_SHORT: [f64; 4] =
     [0.041666666622589464, -0.0013888883733326309, 2.4799514797020002e-05, -2.720981228416471e-07];
 
-/// A value and what its rounding left out.
+/// A value and its rounding error.
 pub(super) type Pair<W> = (W, W);
 
 /// sin and cos of r + low, |r| <= pi/4.
@@ -64,7 +64,7 @@ fn cos_near<W: Real, const SHORT: bool>(r: W, low: W) -> Pair<W> {
     if SHORT {
         return ((z * z).mul_add(poly(z, &COS_SHORT), head), W::of(0.0));
     }
-    // What 1 - z/2 lost, and what z itself lost.
+    // The rounding errors of 1 - z/2 and of z.
     let lost = ((one - head) - half_z) - half * r.mul_add(r, -z);
     fast_two_sum(head, (z * z).mul_add(poly(z, &COS), (-r).mul_add(low, lost)))
 }
@@ -82,7 +82,7 @@ fn flip<W: Real>(y: W, n: W::Int) -> W {
     W::from_bits(y.to_bits().xor(sign))
 }
 
-/// sin of x plus `turn` quarter turns, in f64.
+/// The sine of x plus `turn` quarter turns, in f64.
 #[inline(always)]
 fn wave<W: Real<Elem = f64>, const SHORT: bool>(x: W, turn: f64) -> W {
     if W::LANES == 1
@@ -97,9 +97,9 @@ fn wave<W: Real<Elem = f64>, const SHORT: bool>(x: W, turn: f64) -> W {
     flip(W::select(odd::<W>(n).is_gt(W::of(0.0)), cos.0, sin.0), n)
 }
 
-/// The same bits for a single number, with branches that a CPU predicts where arguments change slowly, as in the steps of a loop:
-/// the result waits for neither the quadrant, the low part nor the other function (11 ns of latency instead of 20). `None` for
-/// numbers that are rare.
+/// The same bits for a single number, with branches that a CPU predicts if arguments change slowly, as in the steps of
+/// a loop: the result waits for neither the quadrant, the low part nor the other function (11 ns of latency instead of
+/// 20). `None` for rare arguments.
 #[inline(always)]
 fn wave_of_number<W: Real<Elem = f64>>(x: W, turn: f64) -> Option<W> {
     let size = x.abs();
@@ -132,7 +132,8 @@ fn slope<W: Real<Elem = f64>, const SHORT: bool>(x: W) -> (W, W) {
     let over = (W::select(odd, -cos.0, sin.0), W::select(odd, -cos.1, sin.1));
     let under = (W::select(odd, sin.0, cos.0), W::select(odd, sin.1, cos.1));
     let y = over.0 / under.0;
-    // One step of division with remainder: what the parts add to the rounded quotient, which f32 never sees.
+    // One step of division with remainder: the low parts' correction of the rounded quotient, which is negligible for
+    // f32.
     let rest =
         if SHORT { W::of(0.0) } else { ((-y).mul_add(under.0, over.0) + (-y).mul_add(under.1, over.1)) / under.0 };
     let square = y * y;
@@ -144,7 +145,7 @@ fn slope<W: Real<Elem = f64>, const SHORT: bool>(x: W) -> (W, W) {
     (y + rest, grad + (lost + square_rest))
 }
 
-/// Where x itself is the nearest number to sin x and tan x.
+/// Whether x itself is the nearest number to sin x and tan x.
 #[inline(always)]
 fn is_tiny<V: Real>(x: V) -> V::Mask {
     x.abs().is_lt(V::of(if V::DOUBLE { 1e-9 } else { 1e-5 }))
@@ -188,7 +189,7 @@ mod tests {
         (-places..=places).map(move |by| f64::from_bits(x.to_bits().wrapping_add_signed(by)))
     }
 
-    /// Where a single number takes another way, and anywhere.
+    /// At the limits between the branches of a single number, and elsewhere.
     #[test]
     fn single_numbers_have_the_bits_of_lanes() {
         let mut numbers: Vec<f64> =

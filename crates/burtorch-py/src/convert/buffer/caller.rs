@@ -17,7 +17,7 @@ use crate::convert::gc::{HoldsObjects, Visitor};
 /// Memory of the caller for numbers of `dtype`, which it keeps alive: writable, contiguous, aligned.
 pub struct CallerMemory {
     buffer: PyUntypedBuffer,
-    /// Of memory that is worked in for longer than a call.
+    /// For memory used for longer than a call.
     claim: Option<Claim>,
 }
 
@@ -94,8 +94,8 @@ impl CallerMemory {
     /// The numbers, to read. `E` is the type that the memory was checked for.
     pub fn slice<E>(&self) -> &[E] {
         assert_eq!(self.buffer.item_size(), size_of::<E>());
-        // SAFETY: the buffer is contiguous, aligned and of this type, as checked when it was taken, and kept alive; that
-        // nobody else writes it meanwhile is up to the caller of Python, as with every buffer.
+        // SAFETY: the buffer is contiguous, aligned and of this type, as checked when it was acquired, and kept alive;
+        // as with every buffer, the Python caller ensures that no other code writes to it meanwhile.
         unsafe { self.numbers::<E>().as_ref() }
     }
 

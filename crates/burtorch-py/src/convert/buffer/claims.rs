@@ -12,19 +12,19 @@ use pyo3::prelude::*;
 
 use crate::convert::errors::derived;
 
-/// Where some numbers lie.
+/// The addresses of some numbers.
 type Span = Range<usize>;
 
 /// The memory in use.
 struct InUse {
     /// Memory of callers, by the number of its claim.
     claimed: Vec<(u64, Span)>,
-    /// Memory of our own that arrays share, by a number of its owner, and how many arrays there are.
+    /// Our own memory shared by arrays: a number of the owner, the addresses, and the number of arrays.
     shared: Vec<(u64, [Span; N_KINDS], Arc<AtomicUsize>)>,
     last: u64,
 }
 
-/// Values, gradients, adjoints.
+/// Values, gradients, and adjoints.
 const N_KINDS: usize = 3;
 
 static IN_USE: Mutex<InUse> = Mutex::new(InUse { claimed: Vec::new(), shared: Vec::new(), last: 0 });

@@ -30,7 +30,7 @@ struct Tensor {
     byte_offset: u64,
 }
 
-/// What consumers without a version take.
+/// The structure for consumers without a version.
 #[repr(C)]
 struct Managed {
     tensor: Tensor,
@@ -49,7 +49,7 @@ struct Versioned {
 
 const READ_ONLY: u64 = 1;
 
-/// A tensor with its memory. The tensor comes first, so that a pointer to it is one to all.
+/// A tensor with its memory. The tensor comes first, so that a pointer to it is also a pointer to the capsule.
 #[repr(C)]
 struct Capsule<T> {
     managed: T,
@@ -61,11 +61,11 @@ struct Capsule<T> {
 /// Frees a tensor.
 ///
 /// # Safety
-/// `held` comes from `capsule` and is given back once.
+/// `held` comes from `capsule` and is freed once.
 unsafe extern "C" fn free<T>(held: *mut T) {
     debug_assert!(!held.is_null());
     caught(|| {
-        // SAFETY: it was leaked by `capsule` as a `Capsule<T>`, of which the tensor is the beginning.
+        // SAFETY: `capsule` leaked it as a `Capsule<T>`, whose first field is the tensor.
         let mut held = unsafe { Box::from_raw(held.cast::<Capsule<T>>()) };
         // Consumers may free without the GIL; after the interpreter's end the array is leaked.
         Python::try_attach(|_| drop(held.array.take()));
@@ -75,7 +75,7 @@ unsafe extern "C" fn free<T>(held: *mut T) {
 
 /// Frees the tensor of an unused capsule.
 unsafe extern "C" fn drop_capsule<T>(capsule: *mut ffi::PyObject) {
-    // SAFETY: the interpreter passes a capsule of ours; one that was taken has another name.
+    // SAFETY: the interpreter passes one of our capsules; a consumed capsule has another name.
     caught(|| unsafe {
         for name in [NAME, VERSIONED_NAME] {
             if ffi::PyCapsule_IsValid(capsule, name.as_ptr()) == 1 {
@@ -126,12 +126,12 @@ fn leak<'py, T>(
     name: &'static CStr,
     tensor: impl FnOnce(&mut T) -> &mut Tensor,
 ) -> PyResult<Bound<'py, PyAny>> {
-    // The box does not move, so it may point into itself.
+    // The box does not move, so its pointers into itself stay valid.
     let (shape, strides) = (held.shape.as_mut_ptr(), held.strides.as_mut_ptr());
     let tensor = tensor(&mut held.managed);
     (tensor.shape, tensor.strides) = (shape, strides);
     let held = Box::into_raw(held);
-    // SAFETY: the name is static; the destructor frees what the pointer leaks, once.
+    // SAFETY: the name is static; the destructor frees the leaked pointer once.
     unsafe {
         let capsule = ffi::PyCapsule_New(held.cast(), name.as_ptr(), Some(drop_capsule::<T>));
         if capsule.is_null() {

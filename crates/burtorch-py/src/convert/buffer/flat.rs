@@ -40,7 +40,7 @@ use crate::convert::signals::ask_at;
 pub struct FlatArray {
     owner: Owner,
     start: NonNull<u8>,
-    /// For the buffer protocol, which wants addresses of both.
+    /// For the buffer protocol, which needs the addresses of both.
     len: isize,
     item_size: isize,
     dtype: DType,
@@ -48,11 +48,11 @@ pub struct FlatArray {
 }
 collected!(FlatArray: owner);
 
-/// Who keeps the memory of an array.
+/// The owner of an array's memory.
 enum Owner {
-    /// An object, and how many arrays over its memory there are, where it counts them.
+    /// An object, and the number of arrays over its memory if it counts them.
     Object(Py<PyAny>, Option<Arc<AtomicUsize>>),
-    /// The array itself, and slices of it. Aligned for every type.
+    /// The array itself, shared with its slices. Aligned for every type.
     Copy(Arc<[u128]>),
 }
 
@@ -78,7 +78,7 @@ impl Owner {
 }
 
 // SAFETY: the memory belongs to the owner, which outlives this and does not move it (Parameters while `n_arrays` counts
-// this); as with every writable buffer, that two threads do not write one number at once is up to those who hold it.
+// this); as with every writable buffer, its users ensure that two threads do not write the same number at once.
 unsafe impl Send for FlatArray {}
 // SAFETY: as above.
 unsafe impl Sync for FlatArray {}
@@ -125,7 +125,7 @@ impl FlatArray {
         let n_words = size_of_val(numbers).div_ceil(16);
         let mut memory: Arc<[u128]> = std::iter::repeat_n(0, n_words).collect();
         let start = Arc::get_mut(&mut memory).map_or(NonNull::dangling(), |words| NonNull::from(words).cast::<u8>());
-        // SAFETY: the words are ours alone, aligned for every number, and at least as many bytes as the numbers.
+        // SAFETY: the words are not shared yet, aligned for every number type, and at least as long as the numbers.
         unsafe { start.cast::<E>().copy_from_nonoverlapping(NonNull::from(numbers).cast(), numbers.len()) }
         Self::over(Owner::Copy(memory), start, numbers.len(), E::DTYPE)
     }
@@ -145,7 +145,7 @@ impl FlatArray {
         (self.start, self.len as usize, self.dtype, self.read_only)
     }
 
-    /// A part of this array, which shares its memory.
+    /// A part of this array that shares its memory.
     fn part(&self, py: Python<'_>, start: usize, len: usize) -> FlatArray {
         // SAFETY: callers pass a span inside this array, and an array's start may be its end.
         let first = unsafe { self.start.add(start * self.item_size as usize) };
@@ -159,12 +159,12 @@ impl FlatArray {
         let n_words = (self.len as usize * self.item_size as usize).div_ceil(16);
         let mut memory: Arc<[u128]> = std::iter::repeat_n(0, n_words).collect();
         let start = Arc::get_mut(&mut memory).map_or(NonNull::dangling(), |words| NonNull::from(words).cast::<u8>());
-        // SAFETY: both hold that many bytes, and fresh memory overlaps nothing.
+        // SAFETY: both have this many bytes, and new memory overlaps nothing.
         unsafe { start.copy_from_nonoverlapping(self.start, self.len as usize * self.item_size as usize) }
         Self::over(Owner::Copy(memory), start, self.len as usize, self.dtype)
     }
 
-    /// How the buffer protocol calls the numbers, if it has a name for them.
+    /// The format of the numbers in the buffer protocol, if there is one.
     fn format(&self) -> Option<&'static CStr> {
         match self.dtype {
             DType::Float16 => Some(c"e"),
@@ -222,7 +222,7 @@ impl FlatArray {
         }
     }
 
-    /// A number as an entry takes it.
+    /// Converts an object to an entry.
     fn entry(&self, object: &Bound<'_, PyAny>) -> PyResult<AnyNumber> {
         if self.dtype == DType::Float128 {
             return numbers::expect_one(object, self.dtype);
@@ -230,7 +230,7 @@ impl FlatArray {
         object.extract().map(AnyNumber::One)
     }
 
-    /// Numbers for a slice.
+    /// Converts an object to the entries of a slice.
     fn entries(&self, object: &Bound<'_, PyAny>, len: usize) -> PyResult<Vec<AnyNumber>> {
         if let Ok(one) = self.entry(object) {
             return Ok(vec![one; len]);
@@ -302,7 +302,7 @@ impl FlatArray {
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        // A memoryview reads what the module struct has letters for, but half numbers only of late.
+        // memoryview supports the formats of module struct, but half numbers only since recently.
         match slf.get().dtype {
             DType::Float32 | DType::Float64 => Ok(PyMemoryView::from(slf.as_any())?.try_iter()?.into_any()),
             _ => Ok(slf.get().list(slf.py())?.try_iter()?.into_any()),

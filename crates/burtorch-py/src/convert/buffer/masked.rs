@@ -24,7 +24,7 @@ pub fn is_masked(object: &Bound<'_, PyAny>) -> bool {
 fn is_instance(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
     let modules = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
-    // Without this module nothing is masked.
+    // Without this module no array is masked.
     let Some(module) = modules.get_item("numpy.ma")? else { return Ok(false) };
     object.is_instance(&module.getattr("MaskedArray")?)
 }

@@ -54,13 +54,13 @@ impl Dims {
 
 /// A number that can be read from a buffer or a Python object.
 trait Read: Sized {
-    /// Reads one entry of `bytes` of this kind, if such a one is acceptable.
+    /// Reads one entry of `bytes` of this kind, if that kind is acceptable.
     ///
     /// # Safety
     /// `at` may be read for the size of the kind.
     unsafe fn from_memory(kind: ElementType, at: *const u8, what: &str) -> PyResult<Self>;
     fn from_object(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self>;
-    /// Adds `n` entries that follow each other, if they are as they are read; whether they are.
+    /// Appends `n` consecutive entries if they need no conversion; returns whether it did.
     ///
     /// # Safety
     /// `at` may be read for `n` entries of this kind.
@@ -160,7 +160,7 @@ pub fn type_name(object: &Bound<'_, PyAny>) -> String {
 
 /// Whether an object supports the buffer protocol.
 pub fn is_buffer(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: any object may be asked.
+    // SAFETY: this accepts any object.
     unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) == 1 }
 }
 
@@ -230,10 +230,10 @@ pub fn holds_integers(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(object.is_instance_of::<PyInt>() || object.hasattr("__index__")?)
 }
 
-/// Dimensions of a batch.
+/// The largest number of dimensions of a batch.
 const MAX_DIMS: usize = 2;
 
-/// Whether something that is not a buffer has entries; a string has none here.
+/// Whether an object without a buffer has entries; a string does not count as having any.
 fn is_sequence(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(!object.is_instance_of::<PyString>() && if_any(object.py(), object.try_iter())?.is_some())
 }
@@ -299,12 +299,12 @@ fn read_buffer<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str)
     let size = buffer.item_size();
     if buffer.is_c_contiguous() {
         let start = buffer.buf_ptr().cast::<u8>();
-        // SAFETY: a contiguous buffer holds its entries one after another.
+        // SAFETY: a contiguous buffer holds its entries consecutively.
         if unsafe { T::add_all(kind, start, buffer.item_count(), out) } {
             return Ok(dims);
         }
         for k in 0..buffer.item_count() {
-            // SAFETY: a contiguous buffer holds `item_count` entries of `item_size` one after another.
+            // SAFETY: a contiguous buffer holds `item_count` consecutive entries of `item_size`.
             out.push(unsafe { T::from_memory(kind, start.add(k * size), what)? });
         }
         return Ok(dims);

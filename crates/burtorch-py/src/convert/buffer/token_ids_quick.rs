@@ -36,9 +36,9 @@ pub fn quick_symbols(object: &Bound<'_, PyAny>, out: &mut Vec<u32>) -> Option<Di
 }
 
 /// # Safety
-/// `view` was filled by its exporter, for format, shape and strides, and not released.
+/// `view` was filled by its exporter with format, shape and strides, and not released.
 unsafe fn from_view(view: &ffi::Py_buffer, out: &mut Vec<u32>) -> Option<Dims> {
-    // SAFETY: by the contract of this function; a contiguous buffer holds its items one after another.
+    // SAFETY: by the contract of this function; a contiguous buffer holds its items consecutively.
     unsafe {
         let dims = match view.ndim {
             1 => Dims::one(usize::try_from(*view.shape).ok()?),
@@ -68,7 +68,7 @@ unsafe fn from_view(view: &ffi::Py_buffer, out: &mut Vec<u32>) -> Option<Dims> {
     }
 }
 
-/// An integer of a buffer: as a token id, and a number other than 0 where it is none.
+/// An integer of a buffer: as a token id, and a number other than 0 if it is not a valid one.
 trait Entry: Copy {
     fn split(self) -> (u32, u32);
 }
@@ -96,7 +96,7 @@ entries! {
     u64: x => (x >> 32) as u32,
 }
 
-/// Appends `n` entries, unless one of them is no symbol.
+/// Appends `n` entries, unless one of them is not a valid token id.
 ///
 /// # Safety
 /// `at` may be read for `n` entries, aligned or not; `out` has room for them.
@@ -121,7 +121,7 @@ unsafe fn take<T: Entry>(at: *const T, n: usize, out: &mut Vec<u32>) -> bool {
 /// `list` is a living list; the GIL is held.
 unsafe fn from_list(list: *mut ffi::PyObject, out: &mut Vec<u32>) -> Option<Dims> {
     debug_assert!(!list.is_null());
-    // SAFETY: items of a list are living objects, and nothing here runs code that could change it.
+    // SAFETY: items of a list are living objects, and no code that could change it runs here.
     unsafe {
         let n = ffi::PyList_GET_SIZE(list) as usize;
         if n == 0 || ffi::PyList_CheckExact(ffi::PyList_GET_ITEM(list, 0)) == 0 {

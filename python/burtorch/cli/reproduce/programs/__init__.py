@@ -1,13 +1,13 @@
 """The programs of the paper's experiments, by name: burtorch's own and those of the rivals that are installed.
 
     cell = mlp_cell(hidden=64, batch=1)
-    step = make("numpy", cell)          # None where the rival is not installed or has no such model
+    step = make("numpy", cell)          # None if the rival is not installed or has no such model
     check([step, ...])                  # same losses, gradients and, after a few steps, weights; else AssertionError
     step()                              # one timed step
 
 Models: numpy, torch, torchscript, torch-compile, jax. One scalar expression: the names of ``scalar_peers`` and of
-``tensor_graphs``. A program imports nothing but its library, so this folder also runs as a package of its own, without
-burtorch: ``launch.py`` is what such a process executes. Call ``hold_to_one_thread`` before NumPy, torch or JAX are
+``tensor_graphs``. A program imports only its library, so this folder also runs as a separate package without burtorch:
+such a process executes ``launch.py``. Call ``hold_to_one_thread`` before NumPy, torch or JAX are
 imported.
 """
 
@@ -26,7 +26,7 @@ FAMILIES = {"torchscript": "torch", "torch-compile": "torch"}
 
 
 def hold_to_one_thread() -> None:
-    """Libraries read these variables when they are imported."""
+    """Must be called before these libraries are imported: they read the variables then."""
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
         os.environ.setdefault(variable, "1")
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
@@ -34,7 +34,7 @@ def hold_to_one_thread() -> None:
 
 
 def make(name: str, cell: Cell) -> Peer | None:
-    """A rival set up for a cell, compiled but not warmed; None where it is not installed or has no such model."""
+    """A rival prepared for a cell, compiled but without warm-up; None if it is not installed or has no such model."""
     if name not in NAMES:
         raise ValueError(f"unknown rival {name!r}: one of {', '.join(NAMES)}")
     family = FAMILIES.get(name, name)
@@ -48,7 +48,7 @@ def make(name: str, cell: Cell) -> Peer | None:
 
 
 def check(peers: list[Peer], steps: int = 5, tolerance: float = 1e-5) -> None:
-    """Asserts that all rivals, fresh from `make`, agree: loss and gradient before any step, weights after a few."""
+    """Asserts that all rivals, newly made, agree: loss and gradient before any step, weights after a few."""
     losses, grads = zip(*(peer.loss_and_grad() for peer in peers))
     for peer, loss, grad in zip(peers, losses, grads):
         assert abs(loss - losses[0]) <= tolerance * abs(losses[0]), (

@@ -52,7 +52,7 @@ def _traced(name: str, graph: str) -> Loop:
 
 
 class Model:
-    """The character MLP or the GPT of a problem file, its oracle, and the batches that go round."""
+    """The character MLP or the GPT of a problem file, its oracle, and its batches, used cyclically."""
 
     def __init__(self, problem: dict[str, Any], dtype: Any = "float32") -> None:
         self.params = burtorch.Parameters(dtype=dtype)

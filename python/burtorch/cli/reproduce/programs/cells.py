@@ -30,7 +30,7 @@ N_BATCHES = 64
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a model: symbols that it reads, numbers for each of them, and for gpt layers and heads. Those of the paper."""
+    """Sizes of a model: vocabulary, numbers per token, and for gpt layers and heads. Defaults are the paper's."""
 
     context: int
     width: int
@@ -43,8 +43,8 @@ MLP, GPT = Sizes(CONTEXT, EMBEDDING), Sizes(WINDOW, WIDTH)
 
 @dataclass(frozen=True)
 class Cell:
-    """One measured problem: X is (n_batches, b, inputs), Y is (n_batches, b) or, for gpt, as X. The dtype is that of
-    the weights."""
+    """One measured problem: X is (n_batches, b, inputs), Y is (n_batches, b) or, for gpt, like X. The dtype is that
+    of the weights."""
 
     model: str
     batch: int
@@ -70,7 +70,7 @@ def gpt_shapes(sizes: Sizes = GPT) -> list[tuple[int, ...]]:
 
 
 def split(flat: Floats, shapes: list[tuple[int, ...]]) -> list[Floats]:
-    """Views of a flat vector, one for each shape."""
+    """Views of a flat vector, one per shape."""
     ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])
     if flat.size != ends[-1]:
         raise ValueError(f"expected {ends[-1]} weights, found {flat.size}")
@@ -89,7 +89,7 @@ def _weights(rng: np.random.Generator, shapes: list[tuple[int, ...]], dtype: str
 def mlp_cell(
     hidden: int, batch: int, seed: int = 0, sizes: Sizes = MLP, dtype: str = "float32", n_batches: int = N_BATCHES
 ) -> Cell:
-    """A character MLP with random symbols, 64 batches to go round."""
+    """A character MLP with random token ids, 64 batches used cyclically."""
     rng = np.random.default_rng(seed)
     weights = _weights(rng, mlp_shapes(hidden, sizes), dtype)
     X = rng.integers(0, SYMBOLS, (n_batches, batch, sizes.context))
@@ -97,7 +97,7 @@ def mlp_cell(
 
 
 def gpt_cell(batch: int, seed: int = 0, sizes: Sizes = GPT, dtype: str = "float32", n_batches: int = N_BATCHES) -> Cell:
-    """A GPT with random symbols; layer-norm gains start near 1."""
+    """A GPT with random token ids; layer-norm gains start near 1."""
     rng = np.random.default_rng(seed)
     shapes = gpt_shapes(sizes)
     weights = _weights(rng, shapes, dtype)

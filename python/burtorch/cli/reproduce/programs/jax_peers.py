@@ -26,7 +26,7 @@ Arrays = list[jax.Array]
 
 
 def linear(weights: jax.Array, x: jax.Array) -> jax.Array:
-    """x @ weights.T, in the order that XLA's CPU code runs fast."""
+    """x @ weights.T, in the order that is fast in XLA's CPU code."""
     return (weights @ x.T).T
 
 
@@ -50,7 +50,7 @@ def gpt_loss(sizes: Sizes, w: Arrays, X: jax.Array, Y: jax.Array) -> jax.Array:
 
 
 def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-    """Causal, all heads at once; operands and result are (samples, positions, heads, numbers of a head)."""
+    """Causal, all heads at once; operands and result are (samples, positions, heads, numbers per head)."""
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
     past = jnp.tril(jnp.ones((q.shape[1], q.shape[1]), bool))
     return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(jnp.where(past, scores, -jnp.inf)), v)
@@ -93,7 +93,8 @@ def make(cell: Cell) -> Peer:
 
 
 class Step:
-    """Runs the compiled function on the next batch; as dispatch is synchronous, all is done when it returns."""
+    """Runs the compiled function on the next batch; dispatch is synchronous, so it returns when the computation is
+    done."""
 
     def __init__(self, compiled: Callable[..., Any], w: Arrays, batches: list[Any], train: bool) -> None:
         self.compiled, self.w, self.batches, self.train = compiled, w, batches, train

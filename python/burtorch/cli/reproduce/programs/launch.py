@@ -1,4 +1,4 @@
-"""One launch: a process of its own runs one program of one experiment and prints what it measured, as JSON.
+"""One launch: a separate process runs one program of one experiment and prints its measurements as JSON.
 
 A job is a dict. ``family`` is a function below; "graph" and "model" take ``program`` (its name), ``iterations``,
 ``budget`` (seconds), and ``graph`` or ``problem``. The answer is checked before anything is timed. Initialisation is
@@ -31,11 +31,11 @@ def main(job: dict[str, Any]) -> None:
     with os.fdopen(out, "w") as stream:
         json.dump(result, stream)
     sys.stdout.flush()
-    os._exit(0)  # some frameworks take a second to end, or fail there
+    os._exit(0)  # some frameworks take a second to exit, or fail there
 
 
 def bare(job: dict[str, Any]) -> dict[str, Any]:
-    """Imports a module, or nothing."""
+    """Imports a module and does nothing else."""
     start = perf_counter()
     if job["program"]:
         __import__(job["program"])
@@ -43,7 +43,7 @@ def bare(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def graph(job: dict[str, Any]) -> dict[str, Any]:
-    """A small graph, many times."""
+    """A small graph, run many times."""
     name, start = job["program"], perf_counter()
     if name.startswith("burtorch"):
         from .burtorch_programs import graph_loop
@@ -94,7 +94,7 @@ def model(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def agree(problem: dict[str, Any], loss: float, grad: list[float]) -> None:
-    """Against the answers in float64 that stand beside the problem."""
+    """Compares with the float64 results stored with the problem."""
     from array import array
     from math import fsum, sqrt
 

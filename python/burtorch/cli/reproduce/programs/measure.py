@@ -1,4 +1,4 @@
-"""What a process measures of itself: times of iterations, peak memory. It knows nothing of what is measured."""
+"""A process's measurements of itself: times of iterations, peak memory. Independent of the measured program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _private: list[float] = []
 
 
 def keep_to_one_core() -> None:
-    """The last core that this process may use, where the system can do that."""
+    """The last core that this process may use, on systems that can restrict it."""
     try:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     except AttributeError:
@@ -24,12 +24,12 @@ def keep_to_one_core() -> None:
 def loop_time(run: Callable[[int], Any], iterations: int, budget: float) -> dict[str, Any]:
     """Times ``iterations`` calls of one body in slices.
 
-    A body that would take longer than ``budget`` seconds runs fewer times and the total is scaled; ``iterations`` of
-    the answer says how many times it ran.
+    A body that would take longer than ``budget`` seconds runs fewer times and the total is scaled; ``iterations`` in
+    the result is the number of runs.
     """
     n = max(1, iterations // (20 * SLICES))
     projected = math.inf
-    for _ in range(2):  # of which the faster counts: an interruption makes no loop slow
+    for _ in range(2):  # the faster counts: an interruption makes no loop faster
         start = perf_counter()
         run(n)
         projected = min(projected, (perf_counter() - start) / n * iterations)
@@ -73,17 +73,17 @@ def step_times(step: Callable[[], Any], iterations: int, budget: float) -> dict[
 
 
 def note_private() -> None:
-    """Reads what is private to this process now: ``memory`` gives the most of all readings."""
+    """Reads the private memory of this process; ``memory`` reports the largest reading."""
     fields = _fields("/proc/self/smaps_rollup")
     if fields:
         _private.append(fields["Private_Clean"] + fields["Private_Dirty"])
 
 
 def memory() -> dict[str, float | None]:
-    """Bytes: peak virtual and peak resident of this process so far, and the most that was private to it.
+    """Bytes: peak virtual and peak resident memory of this process so far, and its largest private memory.
 
-    ``None`` where the system does not say: virtual and private on Linux only, resident not on Windows. No system keeps
-    the peak of private memory: it is the larger of its readings after initialisation and now.
+    ``None`` if the system does not report it: virtual and private on Linux only, resident not on Windows. No system
+    records the peak of private memory: it is the larger of the readings after initialisation and now.
     """
     status = _fields("/proc/self/status")
     note_private()
@@ -95,7 +95,7 @@ def memory() -> dict[str, float | None]:
 
 
 def _peak_of_usage() -> float | None:
-    """Where there is no /proc. (On Linux this figure is at least what the parent process held.)"""
+    """For systems without /proc. (On Linux this figure is at least that of the parent process.)"""
     try:
         import resource
     except ImportError:

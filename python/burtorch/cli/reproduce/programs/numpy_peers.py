@@ -1,8 +1,8 @@
 """The character MLP written by hand for NumPy and BLAS: forward, backward and SGD update in one function.
 
-What a careful person writes without a framework: no temporaries that a buffer can hold, the update folded into the
-matrix product that forms the gradient (BLAS `ger` and `gemm` through SciPy where it is installed), the embedding
-gradient as a product with a one-hot matrix. The input gradient is taken before W1 changes.
+Careful code without a framework: buffers instead of temporaries, the update fused into the matrix product of the
+gradient (BLAS `ger` and `gemm` through SciPy, if installed), the embedding gradient as a product with a one-hot matrix.
+The input gradient is computed before W1 changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ except ImportError:
 
 
 class MlpStep:
-    """One SGD step on the next batch; `loss_and_grad` runs the same lines with the update aimed at a zeroed copy."""
+    """One SGD step on the next batch; `loss_and_grad` runs the same code with the update written to a zeroed copy."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
@@ -74,13 +74,13 @@ class MlpStep:
         return loss
 
     def add_embedding(self, target: Floats, X: np.ndarray) -> None:
-        """Sums the input gradient into the rows used."""
+        """Adds the input gradient to the rows used."""
         one_hot = np.zeros((self.places.size, SYMBOLS), self.x.dtype)
         one_hot[self.places, X.reshape(-1)] = 1
         target += one_hot.T @ self.dx.reshape(-1, self.cell.sizes.width)
 
     def loss_and_grad(self) -> tuple[float, Floats]:
-        """Loss and flat gradient at the present weights, on the first batch."""
+        """Loss and flat gradient at the current weights, on the first batch."""
         grad = np.zeros_like(self.weights)
         loss = self.run(self.cell.X[0], self.cell.Y[0], split(grad, self.shapes), 1.0)
         return loss, grad
@@ -99,7 +99,7 @@ def add_product(target: Floats, left: NDArray[Any], right: Floats) -> None:
 
 
 def make(cell: Cell) -> Peer | None:
-    """The rival for a cell, or None where there is none."""
+    """The rival for a cell, or None."""
     if cell.model != "mlp":
         return None
     step = MlpStep(cell)

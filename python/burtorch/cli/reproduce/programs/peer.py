@@ -1,4 +1,4 @@
-"""What every rival looks like to the bench."""
+"""The interface of every rival in the bench."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Peer:
-    """A rival, warmed and ready to be timed: calling it runs one step to its end.
+    """A rival, warmed up and ready for timing: calling it runs one complete step.
 
-    `loss_and_grad()` gives the mean loss and flat gradient at the present weights on the first batch, by the code that
-    is timed or the closest to it; `weights()` the present flat weights (for mlp they move with every step).
+    `loss_and_grad()` returns the mean loss and flat gradient at the current weights on the first batch, by the timed
+    code or the closest to it; `weights()` the current flat weights (for mlp they change with every step).
     """
 
     name: str

@@ -8,7 +8,7 @@
     casadi        a Function that gives value and gradient, called with two Python floats
     casadi-c      that Function as generated C, compiled by gcc -O3 -march=native, on buffers set beforehand
 
-Those of tensor frameworks are in ``tensor_graphs``. Nothing but the library that is asked for is imported.
+Tensor frameworks are in ``tensor_graphs``. Only the requested library is imported.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .peer import Peer
 
 Answer = tuple[float, float, float]
 Made = tuple[Callable[[], Any], Callable[[], Answer]]
-"""One step, and one that is read as three floats."""
+"""A step, and a function that returns its result as three floats."""
 TOLERANCES = {"tflite": 1e-5}  # float32, the only floating-point type of its kernels
 NAMES = ("micrograd", "python", "numba", "jax", "casadi", "casadi-c")
 """Those of ``bench_peers.py``."""
 
 
 def program(name: str, graph: str) -> Made:
-    """The rival on a graph, after one step. ImportError: it is not installed; AssertionError: its answer is wrong."""
+    """The rival on a graph, after one step. ImportError: it is not installed; AssertionError: its result is wrong."""
     makers = _makers()
     if name not in makers:
         raise ValueError(f"unknown rival {name!r}: one of {', '.join(makers)}")
@@ -46,7 +46,7 @@ def program(name: str, graph: str) -> Made:
 
 
 def make(name: str, graph: str) -> Peer | None:
-    """The rival on a graph as a peer; None where it is not installed."""
+    """The rival on a graph as a peer; None if it is not installed."""
     import numpy as np
 
     started = time.perf_counter()

@@ -34,7 +34,7 @@ def _torch(graph: str, script: bool = False) -> Made:
     function = lambda a, b: expression(a, b, torch.relu)  # noqa: E731
     if script:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch advises torch.compile, which is a rival of its own
+            warnings.simplefilter("ignore")  # torch recommends torch.compile, which is a separate rival
             function = torch.jit.trace(function, (a, b))
 
     def step() -> Any:
@@ -131,7 +131,7 @@ def _tflite(graph: str) -> Made:
     module.function = tf.function(lambda a, b: dict(zip("vxy", tf.nest.flatten(function(a, b)))))
     concrete = module.function.get_concrete_function(*(tf.TensorSpec([], tf.float32, name) for name in "ab"))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # TensorFlow advises a successor of its interpreter
+        warnings.simplefilter("ignore")  # TensorFlow recommends a successor of its interpreter
         model = tf.lite.TFLiteConverter.from_concrete_functions([concrete], module).convert()
         interpreter = tf.lite.Interpreter(model_content=model, num_threads=1)
     interpreter.allocate_tensors()
@@ -155,7 +155,7 @@ def _mlx(graph: str) -> Made:
 
     def function(a: Any, b: Any) -> Any:
         found = differentiated(a, b)
-        mx.eval(found)  # nothing is computed before it is asked for
+        mx.eval(found)  # evaluation is lazy
         return found
 
     return _called(function, *point)

@@ -1,7 +1,7 @@
 """PyTorch on one thread: eager, tuned (foreach SGD, fused attention), TorchScript, and torch.compile of the whole step.
 
-Compiled steps hold forward, backward and update in one graph (`torch.func.grad_and_value`), with C++ wrappers to keep
-the cost of a call down. Compile time is the first two calls and stands apart.
+Compiled steps hold forward, backward and update in one graph (`torch.func.grad_and_value`), with C++ wrappers to reduce
+the cost of a call. Compile time is that of the first two calls and is reported separately.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def fused_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.
 
 
 def unrolled_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """The fastest compiled attention: sums of products that the compiler fuses, no small matrix products."""
+    """The fastest compiled attention: sums of products that the compiler fuses, without small matrix products."""
     scores = (q.unsqueeze(3) * k.unsqueeze(2)).sum(-1) * q.shape[-1] ** -0.5
     past = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).tril()
     weights = torch.softmax(scores.masked_fill(~past, -torch.inf), -1)
@@ -72,7 +72,7 @@ def loss_of(cell: Cell, *, compiled: bool) -> Loss:
     """The fastest form of the model's loss."""
     if cell.model == "mlp":
         return mlp_loss_weights_first if compiled else mlp_loss
-    # Unrolled, long contexts would be tensors of context x context x numbers of a head.
+    # Unrolled, a long context would need tensors of size context x context x numbers per head.
     unrolled = compiled and cell.sizes.context <= 16
     return partial(gpt_loss, unrolled_attention if unrolled else fused_attention, cell.sizes)
 
@@ -120,13 +120,13 @@ def make(cell: Cell, name: str) -> Peer:
 def scripted(loss: Loss, w: Tensors, batch: Any) -> Loss:
     """The loss as a TorchScript graph; its gradient is autograd's, as eager."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch advises torch.compile, which is a rival of its own
+        warnings.simplefilter("ignore")  # torch recommends torch.compile, which is a separate rival
         graph = torch.jit.trace(lambda *inputs: loss(list(inputs[:-2]), *inputs[-2:]), (*w, *batch))
     return lambda w, X, Y: graph(*w, X, Y)
 
 
 def cycle(batches: list[tuple[torch.Tensor, torch.Tensor]]) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
-    """Goes round the batches, the second first."""
+    """Cycles through the batches, starting with the second."""
     place = 0
 
     def turn(reset: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
@@ -162,7 +162,7 @@ def eager_grad(loss: Loss, w: Tensors, batch: Any) -> tuple[float, Floats]:
 
 
 def compiled_step(loss: Loss, w: Tensors, cell: Cell, turn: Callable[..., Any]) -> tuple[Any, Any]:
-    """The step and the oracle, each one compiled graph."""
+    """The step and the gradient, each as one compiled graph."""
     grad_and_value = torch.func.grad_and_value(loss)
 
     @compile_apart
@@ -187,7 +187,7 @@ def compiled_step(loss: Loss, w: Tensors, cell: Cell, turn: Callable[..., Any]) 
 
 
 def compile_apart(function: Callable[..., Any]) -> Any:
-    """Compiles a copy with its own code object: cells that share one wade through each other's guards at every call."""
+    """Compiles a copy with its own code object: cells that share one check each other's guards at every call."""
     assert isinstance(function, FunctionType)
     apart = FunctionType(function.__code__.replace(), function.__globals__, closure=function.__closure__)
     return torch.compile(apart, fullgraph=True, dynamic=False)

@@ -10,14 +10,14 @@ use crate::params::Parameters;
 use crate::scalar::Scalar;
 use crate::sync::stop;
 
-/// What a block over tokens is to be: everything but where its outputs will stand.
+/// A block over tokens to be appended: everything except the place of its outputs.
 pub(crate) struct BlockPlan<'p, I> {
     pub(crate) n_out: usize,
     pub(crate) n_tokens: usize,
     pub(crate) own: [u32; 2],
-    /// Nodes that the block fills beside its outputs, to be read but not differentiated: its last operand.
+    /// Nodes besides the outputs that the block fills, readable but not differentiated: its last operand.
     pub(crate) n_aside: usize,
-    /// Whether those are set to zero first, as evaluation does not write all of them.
+    /// Whether to set those to zero first, because evaluation does not write all of them.
     pub(crate) zeroed: bool,
     pub(crate) runs: I,
     pub(crate) numbers: &'p [u32],
@@ -74,7 +74,7 @@ pub(crate) fn push_block_of<B: BlockOp<S>, S: Scalar, I: Iterator<Item = View> +
     })
 }
 
-/// Appends to the operand lists, where there is room.
+/// Appends to the operand lists, which have room.
 fn list<S: Scalar>(graph: &mut Graph<'_, S>, numbers: impl IntoIterator<Item = u32>) {
     for number in numbers {
         graph.extra.push_reserved(number);
@@ -85,7 +85,7 @@ pub(crate) fn equal(op: &'static str, left: usize, right: usize) -> Result<()> {
     if left == right { Ok(()) } else { Err(Error::LengthMismatch { op, left, right }) }
 }
 
-/// How many tokens all of them have.
+/// The number of tokens, equal for all.
 pub(crate) fn same_tokens(op: &'static str, x: &[Tokens]) -> Result<usize> {
     let n = x.first().map_or(0, Tokens::n);
     for x in x {
@@ -94,7 +94,7 @@ pub(crate) fn same_tokens(op: &'static str, x: &[Tokens]) -> Result<usize> {
     Ok(n)
 }
 
-/// How many numbers each lane has.
+/// The number of entries per lane.
 pub(crate) fn per_lane<S: Scalar>(op: &'static str, numbers: &[u32]) -> Result<usize> {
     if numbers.is_empty() {
         return Err(Error::EmptyReduction { op: "a block over tokens" });
@@ -112,7 +112,7 @@ pub(crate) fn below(what: &'static str, found: &[u32], n: usize) -> Result<()> {
     }
 }
 
-/// Numbers of `width` features of `n` tokens, padding included.
+/// The size of activations of `width` features and `n` tokens, including padding.
 pub(crate) fn places(n: usize, width: usize) -> Result<usize> {
     padded(n).checked_mul(width).filter(|&n| n <= u32::MAX as usize).ok_or(Error::IndexExhausted { limit: u32::MAX })
 }

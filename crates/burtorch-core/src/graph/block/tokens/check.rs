@@ -10,16 +10,16 @@ use crate::graph::check::{Check, Checked};
 use crate::graph::operands::OperandRun;
 use crate::kernels::tokens::padded;
 
-/// What a record must agree with.
+/// The requirements of a record.
 pub(crate) struct Expected<'r, 'c, 'a> {
     pub(crate) record: TokenRecord<'r>,
     pub(crate) n_out: u64,
-    /// Tokens, padding included.
+    /// The number of tokens, including padding.
     pub(crate) padded: u64,
     pub(crate) check: &'c mut Check<'a>,
 }
 
-/// Checks that a record of an unknown length lies at `at`, so that it can be read.
+/// Checks that a complete record, of unknown length, lies at `at`.
 pub(crate) fn is_whole(check: &Check<'_>, at: u32) -> Checked {
     check.numbers(at, FIXED)?;
     let (n_runs, n_numbers) = (check.extra[at as usize + 3] as usize, check.extra[at as usize + 4] as usize);
@@ -27,7 +27,7 @@ pub(crate) fn is_whole(check: &Check<'_>, at: u32) -> Checked {
 }
 
 impl<'r, 'c, 'a> Expected<'r, 'c, 'a> {
-    /// A record whose operands are where operands may be; `of_tokens` says whether it has a number of tokens.
+    /// Reads a record and checks the range of its operands; `of_tokens` says whether it has a number of tokens.
     pub(crate) fn read(record: &'r [u32], of_tokens: bool, check: &'c mut Check<'a>) -> Checked<Self> {
         let record = TokenRecord::read(record, 0);
         let n = record.n_tokens;
@@ -54,7 +54,7 @@ impl<'r, 'c, 'a> Expected<'r, 'c, 'a> {
         <[OperandRun; 4]>::try_from(runs).map_err(|runs| format!("has {} operands, expected 4", runs.len()))
     }
 
-    /// Symbols or classes: one for each token and lane, all below `n`.
+    /// Token ids or classes: one per token and lane, all less than `n`.
     pub(crate) fn classes(&self, n: u64) -> Checked {
         let (found, expected) = (self.record.numbers.len(), self.record.n_tokens * self.check.lanes);
         match self.record.numbers.iter().find(|&&number| u64::from(number) >= n) {
@@ -71,7 +71,7 @@ impl<'r, 'c, 'a> Expected<'r, 'c, 'a> {
         }
     }
 
-    /// Nodes that are filled beside the outputs: `n` constants right below them, which `operands` lie below.
+    /// Nodes filled besides the outputs: `n` constants directly below them; `operands` lie below these constants.
     pub(crate) fn aside(&self, aside: OperandRun, n: u64, operands: &[OperandRun]) -> Checked {
         let ends = aside.start + aside.len == self.record.header.first;
         if u64::from(aside.len) != n || !ends || aside.len > self.check.n_constants {

@@ -68,18 +68,18 @@ impl Tokens {
 }
 
 impl Tokens {
-    /// The activations of `n` tokens that a block gave.
+    /// The activations of `n` tokens that a block returned.
     pub(super) fn of(range: Range, n: u32) -> Self {
         Tokens { range, n }
     }
 }
 
-/// Numbers of a run of parameters.
+/// The values of a range of parameters.
 pub(super) fn numbers<'a, E>(stores: &StoreValues<'a, E>, run: OperandRun) -> &'a [E] {
     &stores[run.source as usize - 1][run.range()]
 }
 
-/// What evaluating a block works on.
+/// The data for evaluating a block.
 pub(super) struct Evaluated<'g, S> {
     pub(super) record: TokenRecord<'g>,
     /// The nodes below the outputs.
@@ -88,7 +88,7 @@ pub(super) struct Evaluated<'g, S> {
     pub(super) scratch: &'g mut [S],
 }
 
-/// What evaluating the block at `at` works on.
+/// The data for evaluating the block at `at`.
 pub(super) fn evaluated<'g, S: Scalar>(graph: &'g mut Graph<'_, S>, at: u32) -> Evaluated<'g, S> {
     let record = TokenRecord::read(graph.extra.as_slice(), at);
     let (nodes, outputs) = graph.columns.values_mut().split_at_mut(record.header.first as usize);

@@ -14,14 +14,14 @@ use crate::kernels::tokens::GradientOut;
 use crate::ops::Op;
 use crate::scalar::{Float, Scalar};
 
-/// A tensor's values, and where gradients of it and of a second tensor are written as a whole, if they are asked for.
+/// A tensor's values, and the targets for its gradient and that of a second tensor, if requested.
 pub(crate) struct Targets<'a, E: Float> {
     pub(crate) values: &'a [E],
     pub(crate) first: GradientOut<'a, E>,
     pub(crate) second: GradientOut<'a, E>,
 }
 
-/// What the sweep through a block works on.
+/// The data for the backward pass of a block.
 pub(crate) struct Pulled<'p, 'a, S> {
     pub(crate) record: TokenRecord<'a>,
     /// Adjoints of all outputs.
@@ -32,7 +32,7 @@ pub(crate) struct Pulled<'p, 'a, S> {
 }
 
 impl<'a, S: Scalar> Sweep<'a, '_, S> {
-    /// Runs `f` on the block at `at`, of whose outputs `top` is the last that was reached.
+    /// Runs `f` on the block at `at`, whose last reached output is `top`.
     pub(crate) fn through_tokens(&mut self, at: u32, top: u32, f: impl FnOnce(&mut Self, Pulled<'_, 'a, S>)) {
         let record = TokenRecord::read(self.extra, at);
         let all_scratch = std::mem::take(&mut self.scratch);
@@ -52,20 +52,20 @@ impl<'a, S: Scalar> Sweep<'a, '_, S> {
         self.adjoints = all_adjoints;
     }
 
-    /// The adjoints of a run of nodes among those `below`.
+    /// The adjoints of a range of nodes in `below`.
     pub(crate) fn adjoints_of<'b>(&mut self, run: OperandRun, below: &'b mut [S]) -> &'b mut [S] {
         self.low = self.low.min(run.start);
         &mut below[(run.start - self.base) as usize..][..run.len as usize]
     }
 
-    /// Adds the reached ones of `g` to the adjoints of as many nodes from the start of a run.
+    /// Adds the reached entries of `g` to the adjoints of the same number of nodes from the start of a range.
     pub(crate) fn pass_to(&mut self, run: OperandRun, g: &[S], below: &mut [S]) {
         if self.wants(run) {
             slices::pass_on(g, &mut self.adjoints_of(run, below)[..g.len()]);
         }
     }
 
-    /// Whether some node of the run can receive a gradient. The last node of a range speaks for it.
+    /// Whether any node of the range can receive a gradient. The last node represents its range.
     pub(crate) fn wants(&self, run: OperandRun) -> bool {
         let last = (run.start + run.len - 1) as usize;
         match self.recorded.ops[last] {
@@ -87,13 +87,13 @@ impl<'a, S: Scalar> Sweep<'a, '_, S> {
         self.params[self.place_of(run)].wants_any(run.range())
     }
 
-    /// The values of a run of parameters.
+    /// The values of a range of parameters.
     pub(crate) fn values_of(&self, run: OperandRun) -> &[S::Elem] {
         &self.params[self.place_of(run)].values()[run.range()]
     }
 
-    /// Runs `pull` with the values of `first` and targets for the gradients of `first` and `second`, those that are asked for:
-    /// twice where the two cannot be written together.
+    /// Runs `pull` with the values of `first` and targets for the requested gradients of `first` and `second`; runs it
+    /// twice if the two cannot be written together.
     pub(crate) fn with_targets(
         &mut self,
         first: OperandRun,
@@ -120,12 +120,12 @@ impl<'a, S: Scalar> Sweep<'a, '_, S> {
             Ok([store, other]) => {
                 other.with_targets(0..0, tensors, &mut |_, targets| go(&store.values()[first.range()], targets))
             }
-            // Both lie in one place, and overlap.
+            // Both lie in one `Parameters` and overlap.
             Err(_) => self.params[place].with_targets(first.range(), tensors, &mut go),
         }
     }
 
-    /// Adds the reached ones of `g` to the gradients of numbers `part` of a tensor.
+    /// Adds the reached entries of `g` to the gradients of the range `part` of a tensor.
     pub(crate) fn add_reached(&mut self, run: OperandRun, part: Range<usize>, g: &[S], all_reached: bool) {
         let start = run.start as usize + part.start;
         if all_reached {

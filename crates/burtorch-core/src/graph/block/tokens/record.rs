@@ -7,16 +7,16 @@ use crate::graph::operands::OperandRun;
 /// `first, n_out, n_tokens, n_runs, n_numbers, a, b`, then the runs (source, start, length), then the plain numbers.
 pub(super) const FIXED: usize = 7;
 
-/// A record as it lies in the operand lists.
+/// A record in the operand lists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenRecord<'a> {
     pub(crate) header: BlockHeader,
-    /// Tokens, without padding.
+    /// The number of tokens, without padding.
     pub(crate) n_tokens: usize,
-    /// Two numbers whose meaning is the op's.
+    /// Two numbers whose meaning depends on the op.
     pub(crate) own: [u32; 2],
     runs: &'a [[u32; 3]],
-    /// Symbols or classes.
+    /// Token ids or classes.
     pub(crate) numbers: &'a [u32],
 }
 
@@ -34,7 +34,7 @@ impl<'a> TokenRecord<'a> {
         }
     }
 
-    /// How it is laid out.
+    /// The layout of the record.
     pub(crate) fn layout(&self) -> Layout {
         let len = FIXED + 3 * self.runs.len() + self.numbers.len();
         Layout { len, fields: &[Field::Node(0), Field::Runs { count: 3, from: FIXED }] }
@@ -45,18 +45,18 @@ impl<'a> TokenRecord<'a> {
         self.runs.iter().map(|&[source, start, len]| OperandRun { source, start, len })
     }
 
-    /// Operand `k`, which the op has.
+    /// Operand `k`, which must exist.
     pub(crate) fn run(&self, k: usize) -> OperandRun {
         let [source, start, len] = self.runs[k];
         OperandRun { source, start, len }
     }
 
-    /// A number of the op's that is not whole.
+    /// The op's own float parameter.
     pub(crate) fn own_float(&self) -> f64 {
         f64::from_bits(u64::from(self.own[0]) | u64::from(self.own[1]) << 32)
     }
 
-    /// Outputs among values or adjoints that begin at node `base`.
+    /// The range of the outputs among values or adjoints that begin at node `base`.
     pub(crate) fn outputs(&self, base: u32) -> std::ops::Range<usize> {
         let first = (self.header.first - base) as usize;
         first..first + self.header.n_out as usize
