@@ -107,7 +107,7 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
     /// Rows that one instruction serves.
     pub const BLOCK: usize = W * S::LANES;
 
-    /// Makes a program ready; gradients are those of its first output.
+    /// Prepares a program; gradients are those of its first output.
     pub fn new(program: &Program, with_gradient: bool) -> Result<Self> {
         let build = if with_gradient { Build::Reverse(Seeds::One(0)) } else { Build::Values };
         Ok(Batch {
@@ -118,7 +118,7 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
         })
     }
 
-    /// Evaluates rows and appends to `left` those on which a guard disagrees; what the sink holds for them is void.
+    /// Evaluates rows and appends those with a failed guard to `left`; the sink's content for them is undefined.
     pub fn run(
         &mut self,
         rows: Rows<'_>,

@@ -99,8 +99,8 @@ pub fn available_levels() -> &'static [Level] {
     }
 }
 
-/// Uses `wanted` from now on, in every thread; `None` goes back to the best level. Returns whether the CPU has it
-/// (if not, nothing changes). Meant for tests and measurements.
+/// Uses `wanted` from now on, in every thread; `None` restores the best level. Returns whether the CPU has it (if not,
+/// nothing changes). Meant for tests and measurements.
 pub fn force_level(wanted: Option<Level>) -> bool {
     let chosen = match wanted {
         None => available_levels()[0],

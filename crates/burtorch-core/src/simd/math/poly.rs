@@ -1,4 +1,4 @@
-//! Polynomials and exact sums, the pieces all families share.
+//! Polynomials and exact sums, shared by all families.
 
 use crate::simd::Real;
 
