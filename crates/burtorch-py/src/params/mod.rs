@@ -248,7 +248,9 @@ impl PyParameters {
                 AnyParameters::$variant(match (&memory, capacity) {
                     // SAFETY: checked above to be aligned, writable and disjoint; kept alive by the buffers stored with
                     // it. By the docstring, the owner does not write to it during a call.
-                    (Some([values, grads]), _) => unsafe { Parameters::in_memory(values.numbers(), grads.numbers(), seed) },
+                    (Some([values, grads]), _) => unsafe {
+                        Parameters::in_memory(values.numbers(), grads.numbers(), seed)
+                    },
                     (None, Some(capacity)) => Parameters::with_capacity(seed, capacity.max(1)).or_raise(py)?,
                     (None, None) => Parameters::new(seed),
                 })
