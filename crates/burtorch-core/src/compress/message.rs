@@ -32,7 +32,7 @@ pub enum Values {
     Natural,
     /// Integers up to this one: sign and level.
     Levels(u16),
-    /// Zeros and powers of two from 1 down, so many: sign and level.
+    /// Zeros and this many powers of two, from 1 down: sign and level.
     Powers(u16),
     /// 1 or -1: a sign.
     Signs,

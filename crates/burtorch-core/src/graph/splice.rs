@@ -1,4 +1,4 @@
-//! Joining: graphs that were built beside a frozen one become part of it, one after another.
+//! Joining: graphs built on a frozen one become part of it, in sequence.
 //!
 //! Promises: an error appends nothing; proxies disappear, and their readers read the original node; values, leaf
 //! gradients and the order of operands stay the same. Sums of the operands of a node keep their order, so a joined

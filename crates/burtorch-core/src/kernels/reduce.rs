@@ -75,7 +75,7 @@ pub(super) struct Ahead<E, const R: usize> {
 /// 1. Four accumulators of the virtual width, because one chain of additions waits 4 cycles for each; they also shorten
 ///    the error.
 /// 2. Several rows at a time share the loads of a point, and several points those of a row.
-/// 3. Rows that come later are asked for: they may come from the third-level cache or from memory.
+/// 3. Later rows are prefetched: they may come from the third-level cache or from memory.
 /// 4. The last block is padded with neutral elements (`0 * -0.0 = -0.0`) rather than finished one number at a time.
 #[inline(always)]
 pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize, const P: usize>(

@@ -1,6 +1,6 @@
 //! The common part of all methods: the iterate, draws, counts, and steps that are complete or undone.
 //!
-//! A [`Runner`] owns a method and its iterate. A step has two parts: [`Method::propose`] computes everything beside the state,
+//! A [`Runner`] owns a method and its iterate. A step has two parts: [`Method::propose`] computes everything except the state,
 //! and may fail or be interrupted; [`Method::commit`] stores it and cannot fail. Promises: after an error, including a
 //! step whose result is not finite, the last iterate and all state are unchanged; no heap call after warm-up.
 

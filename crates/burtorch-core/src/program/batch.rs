@@ -1,7 +1,7 @@
 //! One program over many rows of inputs, in lanes.
 //!
 //! 64 rows at a time are transposed into the lanes of the input slots, each instruction computes all of them, and outputs are
-//! transposed back. Rows for which a guard fails are reported to the caller, who has another path for them or records one.
+//! transposed back. Rows for which a guard fails are reported to the caller, who replays another path or traces one.
 //!
 //! Promises: a row's result depends on that row only, so not on the number of threads or on block boundaries. Knows
 //! rows by number; their memory belongs to the caller.

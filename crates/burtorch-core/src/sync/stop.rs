@@ -85,7 +85,7 @@ impl Stop {
     }
 }
 
-/// What the work on this thread checks.
+/// The token that work on this thread checks, and the work that it ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) stop: Stop,
