@@ -86,7 +86,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Records the memory of a kind that an array is to share. Without a lock if it is recorded already.
+    /// Records the memory of a kind that an array is to share. Takes the global lock only for a change.
     pub fn note(&self, kind: usize, span: Span) {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         let (number, spans) = &mut *noted;
