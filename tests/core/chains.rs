@@ -152,7 +152,7 @@ fn ten_thousand_small_roots_on_a_tape_of_a_million() {
 
 /// Unreached nodes between the root and its operands are skipped eight at a time and not changed.
 #[test]
-fn a_root_that_reaches_far_down_leaves_what_lies_between_alone() {
+fn a_root_with_distant_operands_leaves_nodes_between_unchanged() {
     let mut graph = Graph::<f64>::new();
     let x = graph.leaf(2.0).unwrap();
     for between in [0usize, 1, 7, 8, 9, 15, 16, 17, 1000] {

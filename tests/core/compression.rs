@@ -276,7 +276,7 @@ fn bad_vectors_and_constants_are_refused() {
 }
 
 #[test]
-fn constants_are_refused_where_there_are_none() {
+fn missing_constants_are_errors() {
     let top = compressor(Sparsifier::TopK(Count::Fraction(0.5)), Quantiser::Natural);
     assert!(top.omega(6, 1).is_err());
     assert_eq!(top.alpha(6, 1), Ok(0.4375));

@@ -29,7 +29,7 @@ fn read(text: &str) -> Result<Dataset, Error> {
 }
 
 #[test]
-fn samples_are_read_as_they_stand() {
+fn samples_are_read_unchanged() {
     let samples = read("+1 1:0.5 3:-2e3 # a comment\r\n\n# another\n-1\n 2.5\t2:1   4:.25\n-1 1:1").unwrap();
     assert_eq!(samples.labels, [1.0, -1.0, 2.5, -1.0]);
     let features = samples.features;
@@ -178,7 +178,7 @@ fn dirichlet_shares_have_the_moments_of_theory() {
 }
 
 #[test]
-fn synthetic_samples_have_the_covariance_asked_for() {
+fn synthetic_samples_have_the_requested_covariance() {
     let options =
         SyntheticOptions { n_samples: 20_000, n_features: 5, condition: 100.0, density: 0.5, noise: 0.1, seed: 1 };
     let samples = synthetic(Target::Linear, options).unwrap();

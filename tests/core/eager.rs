@@ -101,7 +101,7 @@ fn two_roots_that_share_a_subgraph_each_get_all_of_it() {
 
 /// Mistake of earlier engines: an unused branch that poisons a gradient with NaN.
 #[test]
-fn an_unused_branch_reaches_nobody() {
+fn an_unused_branch_has_no_effect() {
     let mut graph = Graph::<f64>::new();
     let t = graph.eager();
     let x = t.leaf(0.0);
@@ -272,7 +272,7 @@ fn detached_values_and_constants_receive_nothing() {
 }
 
 #[test]
-fn nothing_built_under_no_grad_takes_part() {
+fn nodes_built_under_no_grad_take_no_part() {
     let mut graph = Graph::<f64>::new();
     let x = graph.leaf(2.0).unwrap();
     assert!(!graph.set_no_grad(true));

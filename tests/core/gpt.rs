@@ -123,7 +123,7 @@ fn every_number_is_configurable_and_shapes_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn samples_it_does_not_take_are_refused_before_anything_is_written() {
+fn invalid_samples_are_refused_before_anything_is_written() {
     let (model, mut params, x, y) = setting::<f32>();
     params.grads_mut().fill(7.0);
     let mut oracle = Oracle::new();

@@ -339,7 +339,7 @@ fn nested_rewinds_remember_the_lowest() {
 
 /// Nodes below the mark keep their handles, handles of rewound nodes stay refused, and an invalid mark is ignored.
 #[test]
-fn a_compaction_above_a_line_is_a_rewind_to_it_for_what_is_not_renamed() {
+fn a_compaction_above_a_mark_is_a_rewind_to_it_for_handles_not_renamed() {
     let mut graph = Graph::<f64>::new();
     let x = graph.leaf(1.0).unwrap();
     let first = graph.epoch();
@@ -379,7 +379,7 @@ fn a_foreign_mark_is_refused() {
 }
 
 #[test]
-fn a_compaction_refuses_what_it_did_not_rename() {
+fn handles_not_renamed_by_a_compaction_are_refused() {
     let mut graph = Graph::<f64>::new();
     let nodes: Vec<NodeId> = (0..10).map(|k| graph.leaf(f64::from(k)).unwrap()).collect();
     let (epoch, mark) = (graph.epoch(), graph.mark());

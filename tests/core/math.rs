@@ -430,7 +430,7 @@ fn special_values_of_atan2() {
 
 /// If all lanes are moderate, clamping and double scaling are skipped; the bits are those of the general path.
 #[test]
-fn exponentials_beside_extreme_ones_keep_their_bits() {
+fn exponentials_next_to_extreme_ones_keep_their_bits() {
     let mut random = Random(7);
     for k in 0..20_000 {
         let x = 1400.0 * ((random.next() >> 11) as f64 * 2f64.powi(-53)) - 700.0;

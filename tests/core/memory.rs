@@ -47,7 +47,7 @@ fn a_fixed_graph_holds_exactly_what_it_was_made_for() {
 }
 
 #[test]
-fn a_reduction_and_an_inner_product_of_runs_fit_beside_their_operands() {
+fn a_reduction_and_an_inner_product_of_ranges_fit_with_their_operands() {
     for n in [3u32, 10, 100, 1000] {
         let mut graph = Graph::<f32>::fixed(n).unwrap();
         let v = graph.vector(&vec![2.0; n as usize - 2]).unwrap();

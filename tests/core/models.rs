@@ -104,7 +104,7 @@ fn two_callers_at_a_time_both_get_their_work_done() {
 }
 
 #[test]
-fn a_flag_keeps_two_holders_apart() {
+fn a_flag_excludes_a_second_holder() {
     check(|| {
         let shared = Arc::new((flag::Flag::new(), Cells::new(1), AtomicUsize::new(0)));
         let hold = |shared: &(flag::Flag, Arc<Cells>, AtomicUsize)| {
@@ -210,7 +210,7 @@ fn turns_come_in_the_order_of_numbers() {
 }
 
 #[test]
-fn nobody_waits_for_a_turn_that_was_given_up() {
+fn no_task_waits_for_an_abandoned_turn() {
     for n_spares in [0, 1] {
         check(move || {
             let turns = Arc::new(ordered_reduction::OrderedReduction::new(Vec::new(), 0, false, room(n_spares), push));

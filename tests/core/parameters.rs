@@ -218,7 +218,7 @@ fn graphs_share_parameters_and_a_graph_reads_several() {
 }
 
 #[test]
-fn tensors_of_other_parameters_are_refused_and_nothing_is_left_behind() {
+fn tensors_of_other_parameters_are_refused_without_effect() {
     let mut graph = Graph::<f64>::new();
     let mut own = Parameters::<f64>::new(0);
     let w = own.tensor(&[2, 2], None, Init::He, true).unwrap();
@@ -291,7 +291,7 @@ fn parameters_live_in_memory_of_the_caller() {
 }
 
 #[test]
-fn memory_that_somebody_holds_does_not_move() {
+fn exported_memory_does_not_move() {
     let mut params = Parameters::<f64>::with_capacity(0, 4).unwrap();
     params.tensor(&[3], None, Init::Constant(1.5), true).unwrap();
     let address = params.values().as_ptr();
@@ -325,7 +325,7 @@ fn parameters_grow_beyond_what_was_reserved() {
 
 /// Freezing many pages releases them; adjacent numbers keep their gradients.
 #[test]
-fn freezing_pages_keeps_the_gradients_beside_them() {
+fn freezing_pages_keeps_adjacent_gradients() {
     let mut params = Parameters::<f32>::new(0);
     let w = params.tensor(&[100_000], None, Init::Constant(1.0), true).unwrap().slice();
     params.grads_mut().fill(2.0);

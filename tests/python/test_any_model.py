@@ -150,7 +150,7 @@ def test_char_mlp_rebuilt_from_blocks_has_the_gradient_of_the_built_in(params):
     assert oracle.loss(x, y) < first
 
 
-def test_what_a_model_does_wrong_is_one_error_and_the_gradient_is_zero(params):
+def test_a_mistake_of_a_model_is_one_error_and_the_gradient_is_zero(params):
     w = params.tensor((2, 2), init=1.0)
     x, y = [[0.5, 1.0]] * 5, [0, 1, 0, 1, 1]
 
@@ -252,7 +252,7 @@ def test_gradients_of_single_samples(params):
         oracle.per_sample(x, y, lambda k, loss, grad: oracle.loss(x, y))
 
 
-def test_what_a_callable_cannot_do_is_one_error(params):
+def test_an_unsupported_operation_of_a_callable_is_one_error(params):
     model, x, y = squares(params)
     with pytest.raises(ValueError, match="threads"):
         bt.Oracle(model, params=params, threads=2)
@@ -264,7 +264,7 @@ def test_what_a_callable_cannot_do_is_one_error(params):
             oracle.step(x, y, rate)
 
 
-def test_what_lies_in_the_gradient_is_overwritten(params):
+def test_existing_gradients_are_overwritten(params):
     # The first group of samples overwrites, the others add; gradients that no sample reaches, and frozen ones, are 0.
     table = params.tensor((5, 2), init="normal")
     w, unused = params.tensor((3, 2), init="normal"), params.tensor(4, init=1.0)

@@ -63,7 +63,7 @@ def differences(body, x, h=1e-6):
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_a_body_does_what_it_does_with_numpy(name):
+def test_a_body_has_the_result_of_numpy(name):
     body = BODIES[name]
     f = bt.function(body)
     value, gradient = f.value_and_grad(X)

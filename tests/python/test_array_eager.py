@@ -143,7 +143,7 @@ def test_random_programs_have_the_bits_of_traced_ones(block):
         check(None, A, of=program(seed))
 
 
-def test_what_is_not_chosen_receives_nothing():
+def test_unselected_elements_have_no_gradient():
     x = bt.array([[0.0, 4.0], [9.0, 0.0]])
     (np.sqrt(x)[0, 1] + np.where(x > 5, np.sqrt(x), 0.0).sum()).backward()
     assert x.grad.tolist() == [[0.0, 0.25], [1 / 6, 0.0]]

@@ -144,7 +144,7 @@ def test_parameters_that_a_function_reads_are_saved_with_it():
     assert again(bt.Graph().array(A)).item() == first
 
 
-def test_what_changed_since_the_trace_is_traced_again_before_it_is_saved():
+def test_a_function_with_changed_constants_is_traced_again_before_saving():
     scale = [2.0]
     f = bt.function(lambda x: (x * scale[0]).sum())
     f(A)
@@ -153,7 +153,7 @@ def test_what_changed_since_the_trace_is_traced_again_before_it_is_saved():
     assert again(A) == f(A) == pytest.approx(3 * A.sum())
 
 
-def test_what_cannot_be_saved_says_why(tmp_path):
+def test_a_refused_save_gives_the_reason(tmp_path):
     with pytest.raises(bt.TraceError, match="nothing has been traced yet"):
         bt.grad(loss).save(tmp_path / "f.bt")
     Pair = namedtuple("Pair", "x y")

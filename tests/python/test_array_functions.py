@@ -112,7 +112,7 @@ def test_constants_are_noticed():
     assert f.stats()["invalidated"] == 2
 
 
-def test_what_a_body_of_a_body_reads_is_noticed():
+def test_changes_of_nested_bodies_are_noticed():
     class Model:
         rate = 2.0
 
@@ -130,7 +130,7 @@ def test_what_a_body_of_a_body_reads_is_noticed():
     np.testing.assert_array_equal(g(x), 18.0 * x)
 
 
-def test_what_cannot_be_watched_warns_and_is_audited():
+def test_unwatchable_reads_warn_and_are_audited():
     import sys
 
     least = sys.getrecursionlimit()

@@ -126,7 +126,7 @@ def test_integer_arguments_choose_and_receive_no_gradient():
         bt.grad(f, argnums=1)(A, rows, columns)
 
 
-def test_what_is_not_chosen_receives_nothing_from_an_infinite_slope():
+def test_unselected_elements_receive_nothing_from_an_infinite_slope():
     x = np.array([[0.0, 4.0], [9.0, 0.0]])
     for chosen in (
         lambda y: y[0, 1] + y[1, 0],

@@ -117,7 +117,7 @@ def test_a_nan_makes_the_median_one_and_receives_its_gradient():
     assert np.array_equal(gradient, [0, 1, 0])
 
 
-def test_what_is_wrong_is_said():
+def test_errors_name_the_mistake():
     for body, error, words in (
         (lambda x: np.median(x, axis=1), ValueError, "quantile|median|empty"),
         (lambda x: np.sort(x, axis=2), ValueError, "axis"),

@@ -139,7 +139,7 @@ def test_finite_differences(kind):
     check(bt.hessian(total(made(kind)))(x, y), np.stack(columns, 1), rtol=1e-7, atol=1e-7)
 
 
-def test_a_rule_is_what_counts():
+def test_the_rule_decides():
     straight = bt.primitive(lambda x: np.floor(x))
     straight.defvjp(lambda g, z, x: g)
     x = np.array([0.3, 1.7])
@@ -283,7 +283,7 @@ def test_wrong_directions_and_no_rule():
         bt.grad(lambda x: nothing(x))(1.0)
 
 
-def test_what_is_around_a_primitive_is_refused():
+def test_captured_values_of_a_primitive_are_refused():
     params = bt.Parameters(dtype="float64")
     w = params.tensor((2,), init=0.5)
     x = np.array([1.0, 2.0])

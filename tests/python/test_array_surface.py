@@ -88,7 +88,7 @@ def test_masks():
             run(refused, X)
 
 
-def test_what_is_no_operand_is_left_to_python():
+def test_foreign_operands_are_left_to_python():
     for other in ("a", [1.0, 2.0, 3.0], None, object(), 1j, bt.Value(1.0)):
         with pytest.raises(TypeError):
             run(lambda x, other=other: x + other, V)
@@ -182,7 +182,7 @@ def test_integers_of_the_program_are_indices():
         run(lambda x, i, j: x[i, j], X, np.array([0]), np.array([3]))
 
 
-def test_what_arrays_refuse():
+def test_refusals_of_arrays():
     def assign(x):
         x[0] = 1.0
 
@@ -260,7 +260,7 @@ def test_reductions(name, keepdims):
             run(lambda x: getattr(x, name)(axis=wrong), X)
 
 
-def test_reductions_keep_what_is_not_a_number():
+def test_reductions_keep_nan():
     x = np.array([[1.0, np.nan, 3.0], [np.inf, -np.inf, 0.0]])
     for name in ("sum", "max", "min", "argmax", "argmin", "mean"):
         check(lambda x: getattr(x, name)(axis=1), x)

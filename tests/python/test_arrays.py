@@ -70,7 +70,7 @@ def test_adjoints_are_shared_and_read_only():
     assert list(grads) == [1.0, 0.0, 0.0]
 
 
-def test_what_cannot_be_shared_is_a_copy_and_says_so():
+def test_unshareable_memory_is_copied_and_marked():
     growing = bt.Graph()
     x = growing.vector([1.0, 2.0])
     copy = x.data
@@ -197,7 +197,7 @@ def test_dlpack_shares_memory(dtype):
     assert view[0] == 9.0
 
 
-def test_dlpack_refuses_what_it_cannot_say():
+def test_dlpack_refuses_unsupported_types():
     graph = fixed()
     x = graph.vector([1.0, 2.0])
     y = x * x

@@ -425,7 +425,7 @@ def test_arrays_of_numbers_that_are_differentiated():
     assert np.linalg.inv is np_plain.linalg.inv
 
 
-def test_what_is_differentiated_must_be_numbers():
+def test_differentiated_arguments_must_be_numbers():
     with pytest.raises(TypeError):
         grad(lambda x: x)("text")
     with pytest.raises((TypeError, ValueError)):

@@ -147,7 +147,7 @@ def test_results_without_rows_integers_and_masks():
     assert bt.vmap(lambda x: {"a": x, "b": [x * x]}, reduce="mean")(x) == {"a": 4.5, "b": [28.5]}
 
 
-def test_what_no_row_chooses_spreads_no_infinity():
+def test_an_unselected_element_spreads_no_infinity():
     root = bt.vmap(lambda w, i: np.sqrt(w)[i], in_axes=(None, 0), reduce="sum")
     assert list(bt.grad(root)(np.array([0.0, 4.0, 9.0]), np.array([1, 1]))) == [0.0, 0.5, 0.0]
 
@@ -164,7 +164,7 @@ def test_what_no_row_chooses_spreads_no_infinity():
         ({"reduce": "sum", "in_axes": (0,)}, (np.ones(3), np.ones(3)), ValueError, "in_axes"),
     ],
 )
-def test_what_is_wrong_is_one_error(make, arguments, error, text):
+def test_a_mistake_is_one_error(make, arguments, error, text):
     with pytest.raises(error, match=text):
         bt.vmap(lambda w, x: w * x, **make)(*arguments)
 
@@ -238,7 +238,7 @@ def test_targets_are_optional(lanes):
         bt.Oracle(bt.nn.Linear(params, 7, 1))(rows)
 
 
-def test_an_oracle_sees_what_changes():
+def test_an_oracle_notices_changes():
     factor = [1.0]
     oracle, _, _ = oracle_of(lambda w, x, y: (x @ w) * factor[0])
     _, rows, y = data(40)
@@ -249,7 +249,7 @@ def test_an_oracle_sees_what_changes():
     assert oracle.loss(rows, y) == pytest.approx(6 * before, rel=1e-14)
 
 
-def test_what_cannot_be_traced_goes_sample_by_sample():
+def test_an_untraceable_model_runs_sample_by_sample():
     def by_vectors(w, x, y):
         return sum(x.data) * y
 
@@ -350,7 +350,7 @@ def test_sparse_rows_multiply_vectors_and_matrices_from_both_sides():
     assert bt.function(lambda rows, w: rows @ w, dtype="float32")(singles, w) == pytest.approx(dense @ w, rel=1e-5)
 
 
-def test_what_is_wrong_with_sparse_rows_is_one_error():
+def test_a_mistake_in_sparse_rows_is_one_error():
     w, dense, _y = sparse(10)
     product = bt.function(lambda rows, w: rows @ w)
 

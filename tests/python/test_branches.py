@@ -223,7 +223,7 @@ def leaked(graph):
     return bt.parallel(leak, range(5), graph=graph, threads=1)
 
 
-def test_an_exception_drops_what_its_branch_has_built():
+def test_an_exception_drops_the_nodes_of_its_branch():
     with bt.Graph() as graph:
         x = bt.Value(2.0)
     first, second = graph.branches(2)
@@ -402,7 +402,7 @@ def test_what_nested_branches_leave_behind_may_use_the_graph_when_it_goes():
     assert len(graph) == 4 * 3 + 3
 
 
-def test_parameters_do_not_outlive_what_reads_them_in_joined_branches():
+def test_parameters_do_not_outlive_their_readers_in_joined_branches():
     def build(graph):
         params = bt.Parameters(dtype="float64")
         model = bt.nn.Linear(params, 1, 1)
@@ -466,7 +466,7 @@ def test_any_number_of_threads_gives_the_same_bits():
     assert {built(threads) for threads in (1, 2, 8, 64) for _ in range(3)} == {wanted}
 
 
-def test_parallel_hands_on_the_first_error_and_appends_nothing():
+def test_parallel_raises_the_first_error_and_appends_nothing():
     with bt.Graph() as graph:
         x = bt.Value(1.0)
 
@@ -548,7 +548,7 @@ def test_a_forked_child_works_on_its_copy():
     graph.drop_branches()
 
 
-def test_what_would_disturb_a_thread_that_builds_is_refused():
+def test_calls_that_would_disturb_a_building_thread_are_refused():
     graph = bt.Graph()
     v = graph.vector([0.001 * k for k in range(200_000)])
     mark, first = graph.mark(), v[0] * 2.0

@@ -104,7 +104,7 @@ def test_memory_is_that_of_one_layer():
     assert bytes_of[1] < 0.4 * bytes_of[0]
 
 
-def test_arrays_of_a_graph_parameters_and_what_is_around():
+def test_arrays_of_a_graph_parameters_and_captured_values():
     params = bt.Parameters(dtype="float64")
     w = params.tensor((N, N), init=0.1)
     grads = []

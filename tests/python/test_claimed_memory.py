@@ -77,7 +77,7 @@ def test_the_second_is_refused_as_long_as_the_first_lives(kind, first, second):
     gc.collect()
 
 
-def test_parts_beside_each_other_are_two_memories():
+def test_adjacent_parts_are_two_memories():
     memory = memoryview(bytearray(2 * BYTES))
     a, b = bt.Graph(buffer=memory[:BYTES]), bt.Graph(buffer=memory[BYTES:])
     x, y = a.value(2.0), b.value(3.0)
@@ -86,7 +86,7 @@ def test_parts_beside_each_other_are_two_memories():
     assert (x.grad, y.grad) == (4.0, 6.0)
 
 
-def test_what_a_value_or_an_array_keeps_alive_is_in_use():
+def test_memory_kept_alive_by_a_value_or_an_array_is_in_use():
     memory = bytearray(BYTES)
     x = bt.Graph(buffer=memory).value(1.0)
     with pytest.raises(bt.BusyError):

@@ -113,7 +113,7 @@ def test_bytes_decode_to_the_same_message(c, dtype):
             Message.from_bytes(data, other)
 
 
-def test_draws_decide_what_is_random():
+def test_draws_decide_random_choices():
     x = np.random.default_rng(0).normal(size=100)
     for c in ALL:
         first = c.compress(x, Draw(3, 4, 1), n_clients=3)

@@ -47,7 +47,7 @@ def test_messages_are_those_of_the_whole_gradient(compressor, dtype, n):
     assert set(params.grads) == {1.0}
 
 
-def test_draws_and_clients_are_asked_for():
+def test_draws_and_clients_are_required():
     params = bt.Parameters()
     oracle = bt.Oracle(bt.nn.Linear(params, 2, 1))
     x, y = [[1.0, 2.0]], [[1.0]]

@@ -66,7 +66,7 @@ def test_costs_are_of_the_parameters_as_they_are():
     assert oracle.cost(range(3))["seconds"] > 0.0
 
 
-def test_what_has_no_cost_is_refused():
+def test_requests_without_a_cost_are_refused():
     model, x, y = model_and_batch("mlp")
     oracle = bt.Oracle(model)
     with pytest.raises(ValueError, match="no batch was given yet"):

@@ -43,13 +43,13 @@ def test_a_count_out_of_range_is_a_value_error_that_names_it(name, call):
 
 
 @pytest.mark.parametrize(("name", "call"), [(name, call) for name, call in EACH if name != "threads"])
-def test_what_is_no_integer_is_a_type_error(name, call):
+def test_non_integers_are_type_errors(name, call):
     for n in (1.0, "1"):
         with pytest.raises(TypeError, match=name):
             call(n)
 
 
-def test_what_is_accepted_is_as_before():
+def test_valid_counts_are_accepted():
     class Index:
         def __index__(self):
             return 3

@@ -317,7 +317,7 @@ def test_every_way_of_holding_something(name):
 
 
 @pytest.mark.parametrize("name", EMPTY)
-def test_what_is_empty_holds_nothing(name):
+def test_empty_types_hold_nothing(name):
     made = EMPTY[name]()
     assert [held for held in gc.get_referents(made) if held is not type(made)] == []
     with pytest.raises(AttributeError):

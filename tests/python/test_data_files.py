@@ -50,7 +50,7 @@ def test_a_file_is_the_same_however_it_is_compressed(path):
     np.testing.assert_array_equal(mapped, 2 * labels - 1)
 
 
-def test_problems_take_what_was_read(tmp_path):
+def test_problems_accept_loaded_data(tmp_path):
     rows, labels = opt.load_libsvm(written(tmp_path, "0 1:1 2:2\n1 2:-1\n"), labels=(0, 1))
     sparse, dense = opt.logistic_regression(rows, labels), opt.logistic_regression(rows.toarray(), labels)
     np.testing.assert_allclose(sparse.grad([0.5, 1.0]), dense.grad([0.5, 1.0]), rtol=1e-14)

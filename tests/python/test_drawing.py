@@ -106,7 +106,7 @@ def test_the_picture_of_a_neuron(value):
     assert {str(id(v)) for v in leaves} < set(picture.boxes)
 
 
-def test_the_picture_without_anybody_holding_the_nodes(value):
+def test_the_picture_of_nodes_without_holders(value):
     o = neuron(value)[0]
     gc.collect()
     assert by_label(drawn(o)) == NEURON
@@ -521,7 +521,7 @@ def test_a_long_chain():
         assert graph.memory()["handles"] == 20_001
 
 
-def test_what_is_remembered_does_not_grow():
+def test_caches_do_not_grow():
     with bt.Graph() as graph:
         x = bt.Value(1.0)
         y = x * 2.0

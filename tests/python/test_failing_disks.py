@@ -104,7 +104,7 @@ def test_a_protected_file_is_not_replaced(tmp_path):
     assert len(bt.load_graph(path)) == 3
 
 
-def test_loading_a_missing_file_makes_none(tmp_path):
+def test_loading_a_missing_file_creates_none(tmp_path):
     path = tmp_path / "x"
     graph = graph_of(2)
     for load in (graph.load, graph.load_raw, bt.load_graph, bt.load_parameters, params_of(1).load):

@@ -191,7 +191,7 @@ def test_several_results_keep_their_shape():
         g.grad(np.array([1.0, 2.0]))
 
 
-def test_static_arguments_and_shapes_are_recorded_apart():
+def test_static_arguments_and_shapes_are_traced_separately():
     @bt.function
     def power(x, n=2):
         result = x
@@ -343,7 +343,7 @@ def test_a_function_may_call_itself():
         (lambda x: bt.total(x), "total"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused_by_name(body, message):
+def test_untraceable_operations_are_refused_by_name(body, message):
     error = AttributeError if message == "total" else bt.TraceError
     with pytest.raises(error, match=message) as raised:
         bt.function(body)(1.0)
@@ -577,7 +577,7 @@ def stepped(x):
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_under_no_grad_a_function_is_traced_and_replayed_as_elsewhere(call):
+def test_under_no_grad_a_function_is_traced_and_replayed_as_usual(call):
     wanted = [call(bt.function(stepped), x) for x in (2.0, -2.0)]
     before, between = bt.function(stepped), bt.function(stepped)
     call(between, 2.0)

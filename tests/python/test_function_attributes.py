@@ -88,7 +88,7 @@ def test_objects_in_lists_and_dicts():
     assert traced(f) == 3
 
 
-def test_self_of_a_method_and_what_its_methods_and_properties_read():
+def test_self_of_a_method_and_attributes_read_by_methods_and_properties():
     scale = Scale(3.0)
     f = bt.function(scale.times)
     assert f(2.0) == 6.0
@@ -101,7 +101,7 @@ def test_self_of_a_method_and_what_its_methods_and_properties_read():
     assert traced(g) == 2
 
 
-def test_attributes_of_classes_and_what_hides_them():
+def test_attributes_of_classes_and_their_overrides():
     scale = Scale(3.0)
     f = bt.function(lambda x: scale.shared * x)
     g = bt.function(lambda x: Scale.shared * x)
@@ -159,7 +159,7 @@ def test_no_property_runs_while_attributes_are_looked_up():
     assert (runs, traced(f)) == (["run"], 1)
 
 
-def test_a_body_that_changes_what_it_reads_is_recorded_at_every_call():
+def test_a_body_that_changes_attributes_it_reads_is_traced_at_every_call():
     state = Config(1.0)
 
     def body(x):

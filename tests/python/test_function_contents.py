@@ -124,7 +124,7 @@ class MadeUp:
             raise AttributeError(name) from None
 
 
-def test_attributes_that_are_made_up_are_watched_by_what_makes_them_up():
+def test_computed_attributes_are_watched_through_their_sources():
     made_up = MadeUp(2.0)
     f = bt.function(lambda x: made_up.rate * x)
     with warnings.catch_warnings():

@@ -101,7 +101,7 @@ def test_changed_constants_are_seen():
     assert f(bt.Value(1.0)).data == 5.0
 
 
-def test_what_cannot_be_recorded_still_takes_values():
+def test_untraceable_functions_still_accept_values():
     f = bt.function(lambda x: x * float(x))
     with pytest.raises(bt.TraceError):
         f(2.0)

@@ -82,7 +82,7 @@ def test_rows_are_written_in_place():
 
 @pytest.mark.parametrize("make", [arrays, numbers])
 @pytest.mark.parametrize("method", METHODS)
-def test_what_does_not_fit_is_refused_before_anything_is_written(make, method):
+def test_mismatches_are_refused_before_anything_is_written(make, method):
     f, x = make(), X[make]
     ask = getattr(f, method)
     shape = both(ask(x))[1].shape

@@ -216,7 +216,7 @@ def test_functions_of_two_paths_are_both_watched():
     assert (f(1.0), f(-1.0)) == (5.0, -7.0)
 
 
-def test_files_hold_what_is_right_when_they_are_written(tmp_path, limit):
+def test_files_have_the_constants_at_the_time_of_writing(tmp_path, limit):
     rate = [2.0]
     f = bt.function(lambda x: x * rate[0] if x > 0.0 else -x * rate[0])
     assert (f(1.0), f(-1.0)) == (2.0, 2.0)
@@ -232,7 +232,7 @@ def test_files_hold_what_is_right_when_they_are_written(tmp_path, limit):
     assert bt.load_function(tmp_path / "g.bt")(1.0) == 4.0
 
 
-def test_what_is_not_watched_is_told_once_with_its_line(limit):
+def test_unwatched_reads_warn_once_with_their_line(limit):
     f = unwatched(limit)
     with pytest.warns(
         bt.StaleRiskWarning, match=r"reads sys.getrecursionlimit\(\).*test_function_stale.py:\d+\)"
@@ -263,7 +263,7 @@ class Annotated:
 """
 
 
-def test_annotations_that_are_asked_for_are_no_change():
+def test_reading_annotations_is_no_change():
     """CPython 3.14 creates them at that moment, and caches them in the class."""
     names = {"__name__": "annotated"}
     exec(compile(ANNOTATED, "annotated.py", "exec", dont_inherit=True), names)
@@ -394,7 +394,7 @@ def test_audits_take_little_of_the_time(limit):
     assert len(runs) <= 2
 
 
-def test_a_profiler_sees_what_it_saw_and_stays(limit):
+def test_a_profiler_sees_the_same_calls_and_stays(limit):
     events = []
 
     def profiler(frame, event, argument):

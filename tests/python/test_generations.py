@@ -161,7 +161,7 @@ def test_hashes_stay_with_their_nodes() -> None:
     assert [names[value] for value in kept] == [value.data for value in kept]
 
 
-def test_what_has_died_old_is_reclaimed_too() -> None:
+def test_dead_old_nodes_are_reclaimed_too() -> None:
     """A large graph, held and then dropped, repeatedly: dead old nodes do not accumulate."""
     graph, largest = bt.Graph(), 0
     with graph:

@@ -50,7 +50,7 @@ def test_the_gradient_is_that_of_differences(length):
         assert grad[k] == pytest.approx((above - below) / 2e-5, abs=1e-8)
 
 
-def test_what_does_not_fit_is_refused():
+def test_mismatches_are_refused():
     params = bt.Parameters()
     model = bt.nn.GPT(params, **SMALL)
     oracle = bt.Oracle(model)

@@ -41,7 +41,7 @@ def test_construction_and_text():
             bt.Graph(capacity=capacity)
 
 
-def test_rewind_removes_what_came_after_the_mark():
+def test_rewind_removes_nodes_after_the_mark():
     graph = bt.Graph()
     x = Value(2.0, graph=graph)
     mark = graph.mark()
@@ -541,7 +541,7 @@ def test_ctrl_c_in_a_long_sweep_commits_nothing():
         signal.signal(signal.SIGALRM, before)
 
 
-def test_set_no_grad_returns_what_was_set():
+def test_set_no_grad_returns_the_previous_setting():
     graph = bt.Graph()
     assert graph.set_no_grad(True) is False
     assert Value(1.0, graph=graph).op == "constant"

@@ -57,7 +57,7 @@ def test_a_layer_with_a_weight_that_is_computed_asks_for_it_at_each_call() -> No
     assert [layer(x).data[0] for _ in range(4)] == [5.0, 3.0, 5.0, 3.0]
 
 
-def test_layers_are_copied_called_by_keyword_and_refuse_what_they_cannot_take() -> None:
+def test_layers_are_copied_called_by_keyword_and_refuse_invalid_arguments() -> None:
     params = bt.Parameters(dtype="float64")
     layer, table = bt.nn.Linear(params, 2, 1, bias=False), bt.nn.Embedding(params, 3, 2)
     x = bt.current_graph().vector([1.0, 2.0])

@@ -184,7 +184,7 @@ def test_empty_slices():
     assert bt.grad(lambda c, xs: bt.scan(lambda c, x: (c * x, None), c, xs)[0])(2.0, np.ones(0)) == 1.0
 
 
-def test_a_body_captures_what_is_around_it_and_is_traced_once():
+def test_a_body_captures_outer_values_and_is_traced_once():
     calls = []
 
     def f(a, xs):
@@ -401,7 +401,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_changes_nothing(case):
+def test_refusals_change_nothing(case):
     refused, error, message = REFUSED[case]
     with pytest.raises(error, match=message):
         refused()

@@ -163,7 +163,7 @@ def test_loops_in_loops_batches_and_loops_of_unknown_length(n):
         same(transform(until)(x), transform(stepped)(x))
 
 
-def test_what_is_carried_may_change_places_and_be_given_back():
+def test_carries_may_swap_and_be_returned():
     def step(c, y):
         a, b, n = c
         return (b, a * 0.5 + y, n + 1), (a, n)

@@ -86,7 +86,7 @@ def test_a_tensor_used_twice_counts_once():
     assert tied.n_parameters == len(params)
 
 
-def test_layers_refuse_what_does_not_fit():
+def test_layers_refuse_mismatches():
     params = bt.Parameters(dtype="float64")
     with pytest.raises(ValueError):
         bt.nn.Block(params, 8, 3)
@@ -226,7 +226,7 @@ def test_a_gpt_of_layers_goes_through_an_oracle_one_sample_at_a_time():
         bt.Oracle(lambda tokens, classes: layers(tokens).cross_entropy(classes), params=params)(x, y)
 
 
-def test_what_is_not_finite_is_named():
+def test_non_finite_parameters_are_named():
     params = bt.Parameters()
     model = bt.nn.GPT(params, vocab=5, context=2, layers=1, heads=1, width=4, name="gpt")
     assert bt.nn.find_nonfinite(model) is None

@@ -250,7 +250,7 @@ for step in range(10):
         ("checksum", "checksum"),
     ],
 )
-def test_what_one_rank_does_wrong_ends_all(mpiexec, tmp_path, how, text):
+def test_an_error_of_one_rank_ends_all(mpiexec, tmp_path, how, text):
     (tmp_path / "failing.py").write_text(FAILING)
     start = time.monotonic()
     done = mpi(mpiexec, 2, tmp_path / "failing.py", how)
@@ -331,13 +331,13 @@ def is_rank(pid, parent):
         return False
 
 
-def test_errors_are_told_once(mpiexec, data):
+def test_errors_are_reported_once(mpiexec, data):
     done = mpi(mpiexec, 2, "-m", "burtorch", "optimise", "--data", data, "--method", "page", "--engine", "mpi")
     assert done.returncode != 0
     assert done.stderr.count("page has no clients") == 1
 
 
-def test_methods_refuse_what_processes_cannot_do():
+def test_methods_refuse_options_that_processes_do_not_support():
     f = opt.least_squares(np.eye(4), np.ones(4))
     for engine, error, text in (
         ("ray", ValueError, "engine"),

@@ -158,7 +158,7 @@ def test_reductions_of_ufuncs(ufunc):
     lambda x: np.subtract.accumulate(x), lambda x: np.exp(x, where=X > 0), lambda x: np.exp(x, dtype="float32"),
     lambda x: np.spacing(x), lambda x: np.partition(x, 1), lambda x: np.sum(x, out=X), lambda x: np.linalg.svd(x),
 ])  # fmt: skip
-def test_what_is_not_covered_names_the_function(call):
+def test_unsupported_functions_are_named(call):
     with pytest.raises(TypeError, match=r"at|reduceat|reduce|accumulate|exp|spacing|partition|sum|svd"):
         run(call, X)
 

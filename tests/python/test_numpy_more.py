@@ -284,7 +284,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", [*REFUSED, *WRONG])
-def test_what_is_refused_is_a_type_error_that_names_it(name):
+def test_refusals_are_type_errors_that_name_the_function(name):
     f = np
     for part in name.split("."):
         f = getattr(f, part)

@@ -415,7 +415,7 @@ def test_steps_by_a_schedule_and_by_theory():
     assert importance.gamma == pytest.approx(1.0 / expected)
 
 
-def test_records_hold_what_is_known():
+def test_records_have_the_known_quantities():
     f = problem()
     x_star = opt.solve(f)
     assert np.linalg.norm(f.grad(x_star)) <= 1e-13

@@ -79,7 +79,7 @@ def test_threads_change_no_bit(name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_resumes_bit_for_bit_and_refuses_what_it_would_round(name):
+def test_a_method_resumes_bit_for_bit_and_refuses_numbers_it_would_round(name):
     for start in ("gradient", "zero"):
         whole, first, second = (made(name, start=start) for _ in range(3))
         whole.run(30)

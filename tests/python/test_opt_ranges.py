@@ -103,7 +103,7 @@ def changed(method, **arrays):
 
 
 @pytest.mark.parametrize("text", MESSAGES)
-def test_an_error_says_what_is_wrong(text):
+def test_errors_name_the_mistake(text):
     with pytest.raises(ValueError, match=re.escape(text.strip())):
         MESSAGES[text](problem())
 

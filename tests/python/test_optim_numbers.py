@@ -122,7 +122,7 @@ def frozen_places(tensors):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", GIVEN)
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_steps_move_what_is_given_and_nothing_else(name, kind, dtype):
+def test_steps_change_only_the_given_numbers(name, kind, dtype):
     params, made = everything(dtype)
     given, tensors = GIVEN[kind](made)
     inside = set(places(*tensors))
@@ -174,7 +174,7 @@ def test_a_state_is_of_the_numbers_given(name):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", GIVEN)
-def test_a_clip_scales_what_is_given_and_nothing_else(kind, dtype):
+def test_a_clip_scales_only_the_given_numbers(kind, dtype):
     params, made = everything(dtype)
     given, tensors = GIVEN[kind](made)
     inside = sorted(set(places(*tensors)) - frozen_places(tensors))
@@ -192,7 +192,7 @@ def test_a_clip_scales_what_is_given_and_nothing_else(kind, dtype):
 
 
 @pytest.mark.parametrize("kind", GIVEN)
-def test_a_freeze_takes_what_is_given_and_nothing_else(kind):
+def test_a_freeze_freezes_only_the_given_numbers(kind):
     params, made = everything("float64")
     given, tensors = GIVEN[kind](made)
     inside = places(*tensors)
@@ -303,7 +303,7 @@ def test_gradients_of_values_are_clipped():
     assert [round(v.grad, 5) for v in values] == [0.6, 0.8, 12.0]
 
 
-def test_what_no_optimizer_can_take_is_refused_by_name():
+def test_invalid_arguments_are_refused_by_name():
     first, second = bt.Parameters().tensor(2), bt.Parameters().tensor(2)
     endless: list[object] = []
     endless.append(endless)

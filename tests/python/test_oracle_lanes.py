@@ -36,7 +36,7 @@ def test_every_width_gives_the_same_gradient(model, n):
         assert list(oracle.grad(*batch(n))) == list(grad_too)
 
 
-def test_lanes_and_threads_that_are_not_there_are_refused(model):
+def test_invalid_lanes_and_threads_are_refused(model):
     for lanes in [0, 3, 32, "many", 1.5]:
         with pytest.raises((ValueError, TypeError)):
             bt.Oracle(model, lanes=lanes)

@@ -154,7 +154,7 @@ def seen(name, way):
 
 
 @pytest.mark.parametrize("argument", [1.0, np.ones(2)], ids=["Values", "Arrays"])
-def test_no_number_of_its_own_is_fixed_in_silence(argument):
+def test_no_number_of_burtorchs_state_is_silently_fixed(argument):
     outcomes = {pair: outcome(*pair, argument) for pair in ways()}
     assert len(outcomes) > 80
     wrong = {

@@ -103,7 +103,7 @@ def test_the_only_thing_it_needs_is_the_progress_bar():
     assert [line.split(">")[0] for line in needed] == ["tqdm"]
 
 
-def test_the_versions_of_python_are_told_in_one_way():
+def test_the_versions_of_python_are_stated_consistently():
     facts = metadata.metadata("burtorch")
     (oldest,) = re.findall(r"^>=3\.(\d+)$", facts["Requires-Python"])
     told = re.findall(r"^Programming Language :: Python :: 3\.(\d+)$", "\n".join(facts.get_all("Classifier")), re.M)

@@ -581,7 +581,7 @@ def test_a_branch_that_is_left_while_another_thread_works_on_it():
     assert set(outcomes) <= {"built", "BusyError"}
 
 
-def test_what_a_traced_body_enters_is_left():
+def test_blocks_entered_by_a_traced_body_are_left():
     before = bt.current_graph()
     other = bt.Graph()
     (branch,) = bt.Graph().branches(1)

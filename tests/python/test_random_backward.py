@@ -78,7 +78,7 @@ def test_inputs_that_are_kept_together_have_no_bias_either(kind, q):
 
 @pytest.mark.parametrize("kind", ["mlp", "char", "gpt"])
 @pytest.mark.parametrize("n", [1, 6])
-def test_draws_have_no_bias_and_the_variance_that_is_said(kind, n):
+def test_draws_have_no_bias_and_the_stated_variance(kind, n):
     """Means of 8 numbers, and of the squared distance, within 6 standard errors: one false alarm in 5e7 runs."""
     rounds = 1000
     model, x, y = model_and_batch(kind, n)
@@ -155,7 +155,7 @@ def test_points_and_memory_of_the_caller():
         ({"random_backward": 0.5, "draw": Draw(1), "client": 1}, "combined only with at, out and draw"),
     ],
 )
-def test_what_makes_no_sense_is_refused(options, text):
+def test_invalid_arguments_are_refused(options, text):
     model, x, y = model_and_batch("mlp", 3)
     model.params.grads[:] = 2.0
     with pytest.raises(ValueError, match=text):

@@ -55,7 +55,7 @@ HUGE = {
 
 
 @pytest.mark.parametrize("name", HUGE)
-def test_what_no_machine_has_is_a_memory_error(name):
+def test_impossible_sizes_are_memory_errors(name):
     check = f"""
 import numpy as np
 import burtorch as bt

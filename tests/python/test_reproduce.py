@@ -158,7 +158,7 @@ def test_a_wrong_answer_is_not_timed(tmp_path):
         launch(job)
 
 
-def test_a_program_that_fails_is_said_and_not_tried_again():
+def test_a_failed_program_is_reported_and_not_repeated():
     done, failures = in_turn({"absent": {"family": "bare", "program": "no_such_module"}}, 3)
     assert done == {}
     assert failures == ["absent failed: ModuleNotFoundError: No module named 'no_such_module'"]
@@ -287,7 +287,7 @@ def test_the_machine_is_described():
     assert machine.clock_hz("nothing") is None
 
 
-def test_quick_leaves_out_what_compiles_for_long():
+def test_quick_omits_slow_compilers():
     asked = settings(peers=("torch", "torch-compile"))
     asked.versions = {"torch": "2.0", "torch-compile": "2.0"}
     assert asked.programs("model") == ["torch"]

@@ -50,7 +50,7 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("change", [{"launches": 2}, {"words": ["c"]}, {"seconds": 1.0}, {"peers": ("numpy",)}])
-def test_what_other_options_measured_is_not_taken(tmp_path, change, capsys):
+def test_results_with_other_options_are_not_reused(tmp_path, change, capsys):
     settings(out=str(tmp_path)).once("key", lambda: 1)
     assert settings(out=str(tmp_path)).once("key", lambda: 2) == 1
     assert settings(out=str(tmp_path), **change).once("key", lambda: 3) == 3
@@ -217,7 +217,7 @@ def test_figures_of_the_paper_have_sources_and_tables():
     assert [p.value for p in paper.beside("table1")] == [340.0, 292.0, None]
 
 
-def test_each_measured_table_says_what_of_the_paper_is_not_beside_it():
+def test_each_measured_table_lists_missing_figures_of_the_paper():
     for k in (*range(1, 8), *range(11, 20)):
         assert [p.value for p in paper.beside(f"table{k}")].count(None) == 1
     assert paper.beside("table8") == []
@@ -248,7 +248,7 @@ def test_operations_of_the_models():
     assert scaling._bytes("gpt", 1) == 8.0 * params.n + 64
 
 
-def test_where_a_gpu_starts_to_win_is_said_for_each_model(monkeypatch):
+def test_the_crossover_to_a_gpu_is_stated_for_each_model(monkeypatch):
     times = {1: 1e-6, 64: 1e-3}
     monkeypatch.setattr(scaling, "BATCHES", tuple(times))
     monkeypatch.setattr(scaling, "_cell", lambda asked, model, batch: {"median": times[batch]})

@@ -118,7 +118,7 @@ def test_other_libraries_read_it(tmp_path, name):
         assert tensors["blocks.1.attention.query.weight"].shape == (6, 6)
 
 
-def test_what_other_libraries_write_can_be_loaded(tmp_path):
+def test_files_of_other_libraries_can_be_loaded(tmp_path):
     numpy = pytest.importorskip("safetensors.numpy")
     path = tmp_path / "m.safetensors"
     layer = model_of("linear")

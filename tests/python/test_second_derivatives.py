@@ -219,7 +219,7 @@ def test_shares_of_tied_operands_are_constant():
         np.testing.assert_array_equal(f.hvp(3.0, -3.0, 1.0, 1.0), [1.0, 1.0])
 
 
-def test_what_rests_contributes_nothing_whatever_its_partial():
+def test_a_zero_tangent_contributes_nothing_whatever_its_partial():
     inf = math.inf
     cases = [
         (lambda x, y: x * bt.sqrt(y), (2.0, 0.0), [[0.0, inf], [inf, -inf]]),

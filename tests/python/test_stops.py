@@ -212,7 +212,7 @@ def test_partial_results_are_reweighted(wanted):
         ({"compress": bt.compress.TopK(2), "on_stop": "partial"}, "compress can be combined only with"),
     ],
 )
-def test_what_makes_no_sense_is_refused(options, text):
+def test_invalid_arguments_are_refused(options, text):
     model, x, y = model_and_batch("mlp", 3)
     model.params.grads[:] = 2.0
     with pytest.raises(ValueError, match=text):

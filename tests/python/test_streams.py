@@ -117,7 +117,7 @@ def test_parts_come_before_the_sweep_ends():
 @pytest.mark.parametrize("on_thread", [False, True])
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("n", [1, 200])
-def test_what_emit_raises_ends_the_pass(on_thread, keep, n):
+def test_an_exception_of_emit_ends_the_pass(on_thread, keep, n):
     draw = random.Random(2)
     model = any_model("char", "float64", draw)
     params = model.params
@@ -146,7 +146,7 @@ def test_what_emit_raises_ends_the_pass(on_thread, keep, n):
         assert np.array(params.grads).tobytes() == full.tobytes()
 
 
-def test_another_thread_is_told():
+def test_another_thread_receives_parts():
     params = bt.Parameters()
     oracle = bt.Oracle(bt.nn.MLP(params, [3, 4, 2]))
     told = []
@@ -217,7 +217,7 @@ def test_a_callable_comes_tensor_by_tensor(dtype, lanes):
 
 @pytest.mark.parametrize("on_thread", [False, True])
 @pytest.mark.parametrize("keep", [False, True])
-def test_what_emit_raises_for_a_callable_is_raised(on_thread, keep):
+def test_an_exception_of_emit_is_raised_for_a_callable(on_thread, keep):
     params = bt.Parameters(dtype="float64", seed=1)
     w, _ = params.tensor(3, init="normal"), params.tensor(2)
     oracle = bt.Oracle(lambda row: ((w * row).sum()) ** 2, params=params)
@@ -245,7 +245,7 @@ def test_tensors_of_a_file_come_by_their_names(tmp_path):
     assert [r for r, _ in parts_of(oracle, np.ones((1, 3)), None)[1]] == [range(7, 9), range(3, 7), range(3)]
 
 
-def test_memory_is_that_of_what_is_in_flight():
+def test_memory_is_that_of_gradients_in_flight():
     """In a chain of equal layers, one or two are in flight."""
     params = bt.Parameters()
     oracle = bt.Oracle(bt.nn.MLP(params, [64] * 40 + [2]))
@@ -258,7 +258,7 @@ def test_memory_is_that_of_what_is_in_flight():
     assert more * 10 < 4 * params.n
 
 
-def test_what_makes_no_sense_is_refused():
+def test_invalid_arguments_are_refused():
     oracle = bt.Oracle(bt.nn.MLP(bt.Parameters(), [3, 4, 2]))
     x, y = [[1.0, 2.0, 3.0]], [1]
     oracle.params.grads[:] = 2.0

@@ -15,7 +15,7 @@ def test_the_submodules_are_found():
 
 
 @pytest.mark.parametrize("name", SUBMODULES)
-def test_dir_lists_what_is_exported_and_nothing_else(name):
+def test_dir_lists_exactly_the_exports(name):
     module = importlib.import_module(f"burtorch.{name}")
     listed = {n for n in dir(module) if not n.startswith("__")}
     assert listed == set(module.__all__)

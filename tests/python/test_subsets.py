@@ -116,7 +116,7 @@ def test_a_callable_has_the_same_sets():
         assert np.array(some).tobytes() == full[[1, 2, 3, 6, 7]].tobytes()
 
 
-def test_what_names_a_set():
+def test_ways_to_denote_a_set():
     params = bt.Parameters(dtype="float64")
     w, _b = params.tensor((2, 3), name="w"), params.tensor(2, name="b")
     mask = np.zeros(8, bool)
@@ -163,7 +163,7 @@ def test_what_names_a_set():
         (bt.Parameters().subset, TypeError, "wanted must be names"),
     ],
 )
-def test_what_is_no_set_is_refused(wanted, error, text):
+def test_invalid_sets_are_refused(wanted, error, text):
     params = bt.Parameters(dtype="float64")
     model = bt.nn.Linear(params, 3, 2)
     oracle = bt.Oracle(model, loss="mse")

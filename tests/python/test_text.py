@@ -105,7 +105,7 @@ def test_sampling_is_greedy_at_temperature_zero_and_refuses_nonsense():
         bt.text.sample(None, data.vocabulary, 1)
 
 
-def test_a_trained_model_says_what_it_was_shown():
+def test_a_trained_model_repeats_its_training_words():
     data = bt.text.WordContexts(["ab"], context=2, holdout=0.0)
     params = bt.Parameters(seed=0)
     model = bt.nn.CharMLP(params, vocab=3, context=2, embedding=4, hidden=8)

@@ -373,7 +373,7 @@ def test_names():
     assert bt.grad(lambda x, key=1: x * key)(1.0, key=5) == 5.0
 
 
-def test_what_numpy_makes_of_values_is_traced_again_with_arrays():
+def test_a_body_with_numpy_arrays_of_values_is_traced_again_with_arrays():
     def body(w):
         return bt.grad(lambda x: (x * x * w).sum())(np.stack([w, 2.0 * w])).sum()
 
@@ -391,7 +391,7 @@ def test_an_exponent_may_be_one_traced_number(power, x):
     assert bt.grad(lambda y: 2.0**y)(3.0) == pytest.approx(8.0 * np.log(2.0), rel=1e-15)
 
 
-def test_a_body_that_returns_none_is_told_so():
+def test_a_body_that_returns_none_is_an_error():
     for transform in (bt.grad, bt.value_and_grad, bt.hessian):
         with pytest.raises(bt.TraceError, match="found None"):
             transform(lambda x: None)(1.0)
@@ -405,7 +405,7 @@ def test_shapes_that_do_not_broadcast_are_named():
         bt.grad(lambda x: bt.sum(x * np.ones(4)))(np.ones(3))
 
 
-def test_named_tuples_stay_what_they_are():
+def test_named_tuples_keep_their_type():
     Point = collections.namedtuple("Point", "w b")
     p = Point(np.array([1.0, 2.0]), 3.0)
     gradient = bt.grad(lambda p: (p.w**2).sum() * p.b)(p)
@@ -489,7 +489,7 @@ def test_other_sparse_formats_are_named():
                 f(np.ones(3), a)
 
 
-def test_no_derivative_goes_through_what_is_stopped():
+def test_stop_gradient_blocks_every_derivative():
     x = np.array([[0.5, -1.0], [2.0, 3.0]])
     square = lambda x: (x * bt.stop_gradient(x)).sum()  # noqa: E731
     assert bt.grad(square)(x).tolist() == x.tolist()

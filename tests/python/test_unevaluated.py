@@ -163,7 +163,7 @@ def test_bad_calls():
         bt.add(x, bt.Graph().value(1.0), evaluate=False)
 
 
-def test_without_gradients_the_value_is_all_there_is():
+def test_without_gradients_the_value_is_computed():
     x = bt.Value(3.0)
     with bt.no_grad():
         z = bt.sqr(x, evaluate=False)

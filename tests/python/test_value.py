@@ -190,7 +190,7 @@ def test_operators_take_numbers_on_either_side(op, other):
 
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.__name__)
 @pytest.mark.parametrize("other", ["1", None, 1j, [1.0], (), {}, b"1", pytest.param(object(), id="object()")], ids=repr)
-def test_operators_refuse_what_is_not_a_real_number(op, other):
+def test_operators_refuse_non_real_operands(op, other):
     x = Value(1.5)
     n = len(x.graph)
     with pytest.raises(TypeError):

@@ -352,6 +352,6 @@ def test_the_command_draws_a_function(tmp_path, command):
 
 
 @pytest.mark.parametrize("root", [3, "x", None, [3], [1.0], {"a": 1}])
-def test_what_is_no_value_is_not_shown(root):
+def test_non_values_are_not_shown(root):
     with pytest.raises(TypeError, match="show\\(\\) takes a Value, or several of one graph, found"):
         bt.viz.show(root, browser=False)

@@ -87,7 +87,7 @@ def test_arguments_without_a_wanted_number_are_left_out():
         ("a", TypeError, "a range, sorted indices or a mask"),
     ],
 )
-def test_what_is_no_set_is_refused(wanted, error, text):
+def test_invalid_sets_are_refused(wanted, error, text):
     f = bt.function(loss)
     with pytest.raises(error, match=text):
         f.grad(*arguments("float64"), wanted=wanted)

@@ -1,7 +1,7 @@
-//! Words as symbols: vocabulary, training contexts, and words sampled from a model.
+//! Words as token ids: vocabulary, training contexts, and words sampled from a model.
 //!
-//! Promises: all random numbers come from a seed; a set of contexts takes two bytes per symbol, for any length of the context;
-//! a batch is written into the caller's memory. Knows parameters only for sampling.
+//! Promises: all random numbers come from a seed; a set of contexts takes two bytes per token, for any length of the
+//! context; a batch is written into the caller's memory. Knows parameters only for sampling.
 
 mod windows;
 
@@ -56,7 +56,7 @@ impl Vocabulary {
         Self::of_symbols(characters(words)?)
     }
 
-    /// The vocabulary of these characters, ascending, each once: what [`Vocabulary::symbols`] gave.
+    /// The vocabulary of these characters, ascending and distinct: the result of [`Vocabulary::symbols`].
     pub fn of_symbols(symbols: Vec<char>) -> Result<Self> {
         let fine = !symbols.is_empty()
             && symbols.len() <= usize::from(u16::MAX)
@@ -100,15 +100,15 @@ impl Vocabulary {
         text.chars().map(|character| self.symbol(character)).collect()
     }
 
-    /// The character of a symbol, if it is not the end mark and there is one.
+    /// The character of a token id, unless it is the end mark or out of range.
     pub fn character(&self, symbol: u32) -> Option<char> {
         self.symbols.get((symbol as usize).checked_sub(1)?).copied()
     }
 }
 
-/// Every place in some words, as the symbols before it and the symbol there, some of them held out.
+/// Every position in some words, as the token ids before it and its token id, some of them held out.
 ///
-/// A word of n characters gives n + 1 places, the last of which is its end mark. Before a word stand end marks.
+/// A word of n characters has n + 1 positions, the last of which is its end mark. A word is preceded by end marks.
 #[derive(Clone, Debug)]
 pub struct WordContexts {
     vocabulary: Vocabulary,
@@ -220,7 +220,7 @@ impl WordContexts {
             .finish()
     }
 
-    /// Writes training places `from..`, as many as `y` holds.
+    /// Writes training positions `from..`, as many as `y` holds.
     pub fn train(&self, from: usize, x: &mut [u32], y: &mut [u32]) -> Result<()> {
         self.check_room(x, y)?;
         check_places(from, y.len(), self.n_train())?;
@@ -232,7 +232,7 @@ impl WordContexts {
         Ok(())
     }
 
-    /// Writes held-out places `from..`, as many as `y` holds.
+    /// Writes held-out positions `from..`, as many as `y` holds.
     pub fn held_out(&self, from: usize, x: &mut [u32], y: &mut [u32]) -> Result<()> {
         self.check_room(x, y)?;
         check_places(from, y.len(), self.n_held_out())?;
@@ -324,7 +324,7 @@ impl Default for Sampling<'_> {
     }
 }
 
-/// `n` words that `model` makes, symbol by symbol until the end mark.
+/// `n` words sampled from `model`, token by token until the end mark.
 pub fn sample<E: Float + BlockMath>(
     model: &CharMlp,
     params: &Parameters<'_, E>,

@@ -151,7 +151,7 @@ fn ties_share_and_losers_are_unreached() {
 }
 
 #[test]
-fn what_is_not_chosen_is_unreached() {
+fn unselected_elements_are_unreached() {
     let at = |start| [Slice { start, step: 1, count: 1 }];
     let first_log = of_array(&[2], |b, x| {
         let y = b.row(Op::Log, &[x]).unwrap();
@@ -180,7 +180,7 @@ fn what_is_not_chosen_is_unreached() {
 }
 
 #[test]
-fn an_unreached_row_of_a_product_reaches_nobody() {
+fn an_unreached_row_of_a_product_has_no_effect() {
     let program = of_array(&[2, 2], |b, x| {
         let y = b.matmul(x, x).unwrap();
         b.slice(y, &[Slice { start: 0, step: 1, count: 1 }]).unwrap()

@@ -51,7 +51,7 @@ fn variances_are_those_of_the_eager_graph_and_exact_for_equal_numbers() {
 }
 
 #[test]
-fn norms_and_losses_are_what_their_formulas_say() {
+fn norms_and_losses_follow_their_formulas() {
     let mut dice = Dice(7);
     let x = numbers(&[3, 4], &mut dice);
     let rows: Vec<_> = x.data.chunks(4).collect();
@@ -196,7 +196,7 @@ fn indices_that_name_an_element_outside_are_refused_before_a_run_or_in_it() {
 }
 
 #[test]
-fn an_infinite_partial_of_an_element_that_is_not_chosen_has_no_effect() {
+fn an_infinite_partial_of_an_unselected_element_has_no_effect() {
     let x = Array::new(Dims::new(&[2, 2]).unwrap(), vec![0.0, 4.0, 9.0, 0.0]);
     for build in [
         |b: &mut ArrayBuilder, y: ValueId| b.indexed(y, &[Index::Rest, Index::At(0)]).unwrap(),

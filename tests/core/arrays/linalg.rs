@@ -230,7 +230,7 @@ fn batches_have_the_bits_of_single_matrices_and_shared_matrices_are_factored_onc
 }
 
 #[test]
-fn singular_matrices_give_what_ieee_says_and_are_named() {
+fn singular_matrices_follow_ieee_and_are_named() {
     let p = program(&[&[2, 2, 2], &[2]], |b, v| {
         let [sign, log] = b.slogdet(v[0]).unwrap();
         vec![b.det(v[0]).unwrap(), sign, log, b.solve(v[0], v[1]).unwrap()]

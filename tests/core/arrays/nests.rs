@@ -112,7 +112,7 @@ fn nest(dice: &mut Dice) -> (ArrayProgram, Vec<Array>) {
 }
 
 #[test]
-fn loops_and_choices_within_steps_compute_what_the_reference_does() {
+fn loops_and_choices_within_steps_agree_with_the_reference() {
     for round in 0..600 {
         let mut dice = Dice(round * 7919 + 11);
         let (program, arguments) = nest(&mut dice);

@@ -92,7 +92,7 @@ fn totals_are_sums_of_rows_and_so_are_their_gradients() {
 }
 
 #[test]
-fn what_is_wrong_is_an_error() {
+fn invalid_arguments_are_errors() {
     let mut b = super::loops::builder();
     let x = b.input(&[2], Element::Float).unwrap();
     let program = b.finish(&[x]).unwrap();

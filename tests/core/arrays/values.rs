@@ -76,7 +76,7 @@ fn empty_arrays_reduce_as_in_numpy() {
 }
 
 #[test]
-fn integers_and_masks_stay_what_they_are() {
+fn integers_and_masks_keep_their_type() {
     let mut b = builder();
     let i = b.input(&[4], Element::Int).unwrap();
     let m = b.input(&[4], Element::Mask).unwrap();
@@ -174,7 +174,7 @@ fn every_level_has_the_same_bits() {
 }
 
 #[test]
-fn memory_is_shared_by_values_whose_times_do_not_meet() {
+fn values_with_disjoint_lifetimes_share_memory() {
     let chain = |n: usize, use_views: bool| {
         let mut b = builder();
         let mut x = b.input(&[50, 50], Element::Float).unwrap();

@@ -184,7 +184,7 @@ proptest! {
 const USUAL: Round = Round { n_before: 3, turn: None, drops: false };
 
 #[test]
-fn regular_branches_have_places_and_memory_for_one_graph() {
+fn regular_branches_have_reserved_regions_and_memory_for_one_graph() {
     let mut graph = Graph::new();
     let n_places = |graph: &mut _, round: &Round| {
         let (had_places, found) = branched(graph, round);
@@ -207,7 +207,7 @@ fn regular_branches_have_places_and_memory_for_one_graph() {
 }
 
 #[test]
-fn a_branch_that_is_left_over_keeps_its_place_from_its_graph() {
+fn an_unjoined_branch_keeps_its_reserved_region() {
     let mut graph = Graph::<f64>::new();
     for _ in 0..2 {
         branched(&mut graph, &USUAL);

@@ -93,7 +93,7 @@ fn a_reduction_may_wait_for_its_value() {
 }
 
 #[test]
-fn what_reads_parameters_or_records_nothing_is_evaluated_at_once() {
+fn nodes_of_parameters_or_under_no_grad_are_evaluated_at_once() {
     let mut params = Parameters::<f64>::new(0);
     let w = params.tensor(&[2], None, Init::Constant(3.0), true).unwrap();
     let mut graph = Graph::<f64>::new();

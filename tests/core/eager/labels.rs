@@ -3,7 +3,7 @@
 use burtorch_core::{Error, Graph, NodeId, Op, Range};
 
 #[test]
-fn a_label_is_given_changed_found_and_taken_away() {
+fn a_label_is_set_changed_found_and_removed() {
     let mut graph = Graph::<f64>::new();
     let (x, y) = (graph.leaf(1.0).unwrap(), graph.leaf(2.0).unwrap());
     graph.set_label(y, "y").unwrap();
@@ -22,7 +22,7 @@ fn a_label_is_given_changed_found_and_taken_away() {
 }
 
 #[test]
-fn a_rewind_takes_the_labels_of_what_it_removes() {
+fn a_rewind_removes_the_labels_of_its_nodes() {
     let mut graph = Graph::<f64>::new();
     let kept = graph.leaf(1.0).unwrap();
     graph.set_label(kept, "kept").unwrap();

@@ -136,7 +136,7 @@ pub fn read(bytes: &[u8]) -> Result<ArrayProgram> {
 }
 
 #[test]
-fn programs_of_all_instructions_come_back() {
+fn programs_of_all_instructions_are_restored() {
     let mut names = Vec::new();
     for program in programs() {
         let bytes = file_of(&program);

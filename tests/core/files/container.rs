@@ -38,7 +38,7 @@ fn is_format(result: Result<(), Error>) -> bool {
 }
 
 #[test]
-fn what_was_written_comes_back() {
+fn written_sections_are_read_back() {
     let bytes = sample(80);
     let mut reader = Reader::open(&bytes, Kind::PROGRAM).unwrap();
     let header = reader.header();
@@ -82,7 +82,7 @@ fn every_flipped_bit_of_4_kib_is_refused() {
 }
 
 #[test]
-fn the_reason_names_what_is_wrong_and_where() {
+fn the_reason_names_the_fault_and_its_place() {
     let bytes = sample(80);
     let reason = |bytes: &[u8], kind| match Reader::open(bytes, kind) {
         Err(Error::Format { offset, reason }) => (offset, reason),

@@ -64,7 +64,7 @@ fn load(version: u16, name: &str) -> Vec<u8> {
 /// This includes labels and names.
 #[cfg(feature = "labels")]
 #[test]
-fn what_is_written_today_is_what_was_always_written() {
+fn files_written_today_equal_the_stored_ones() {
     for (version, name, bytes) in files() {
         let path = path(version, name);
         if std::env::var_os("BURTORCH_WRITE_GOLDEN").is_some() && !path.exists() {

@@ -84,7 +84,7 @@ pub fn comes_back<S: BlockMath<Elem: Stored>>(build: Build<S>) {
 }
 
 #[test]
-fn a_graph_comes_back_and_goes_on_alike() {
+fn a_restored_graph_continues_equally() {
     comes_back::<f64>(rich);
     comes_back::<f32>(rich);
     comes_back::<F32x8>(rich);
@@ -142,7 +142,7 @@ fn another_structure_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn a_graph_that_reads_parameters_asks_for_them() {
+fn a_graph_that_reads_parameters_requires_them() {
     let mut params = Parameters::<f64>::new(1);
     let (graph, _) = rich::<f64>(&mut params);
     let file = graph.to_bytes(Contents::Values).unwrap();

@@ -120,7 +120,7 @@ fn a_load_that_ends_early_changes_nothing() {
 }
 
 #[test]
-fn an_op_on_many_that_ends_early_appends_nothing_and_has_the_same_bits_when_it_does_not() {
+fn an_interrupted_op_appends_nothing_and_a_complete_one_has_the_same_bits() {
     let mut graph = graph_of(150_001);
     let len = graph.len();
     let x = graph.nodes_between(0, 150_000).unwrap();

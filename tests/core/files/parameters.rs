@@ -19,7 +19,7 @@ fn sample() -> Parameters<'static, f32> {
 }
 
 #[test]
-fn parameters_come_back_with_names_shapes_freezing_and_seed() {
+fn parameters_are_restored_with_names_shapes_freezing_and_seed() {
     let mut params = sample();
     let file = params.to_bytes(Contents::Both).unwrap();
     let mut copy = Parameters::<f32>::from_bytes(&file).unwrap();
@@ -73,7 +73,7 @@ fn damaged_and_forged_parameters_are_refused_or_harmless() {
 }
 
 #[test]
-fn an_optimiser_goes_on_bit_for_bit() {
+fn an_optimiser_continues_bit_for_bit() {
     for momentum in [0.0, 0.9] {
         let mut params = sample();
         let mut sgd = Sgd::with_momentum(0.1, momentum, false, 0.01).unwrap();

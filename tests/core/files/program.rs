@@ -53,7 +53,7 @@ fn run(program: &Program) -> (f64, Vec<f64>) {
 }
 
 #[test]
-fn a_program_comes_back() {
+fn a_program_is_restored() {
     let program = recorded();
     let again = read(&file_of(&program)).unwrap();
     assert_eq!((&again, run(&again)), (&program, run(&program)));

@@ -18,7 +18,7 @@ fn graph_of_32() -> Graph<'static, f64> {
 }
 
 #[test]
-fn seven_doubles_are_56_bytes_and_come_back() {
+fn seven_doubles_are_56_bytes_and_are_restored() {
     let folder = Folder::new("raw");
     let path = folder.file("seven");
     let mut graph = graph_of_32();

@@ -37,7 +37,7 @@ pub fn blocks<S: BlockMath>(params: &mut Parameters<'_, S::Elem>) -> (Graph<'sta
 }
 
 #[test]
-fn a_graph_of_blocks_over_tokens_comes_back_and_goes_on_alike() {
+fn a_restored_graph_of_blocks_over_tokens_continues_equally() {
     comes_back::<f64>(blocks);
     comes_back::<f32>(blocks);
     comes_back::<F32x8>(blocks);
@@ -55,13 +55,13 @@ fn gpt<S: BlockMath<Elem: Stored>>(params: &mut Parameters<'_, S::Elem>) -> (Gra
 }
 
 #[test]
-fn the_graph_of_a_gpt_comes_back() {
+fn the_graph_of_a_gpt_is_restored() {
     comes_back::<f64>(gpt);
     comes_back::<f32>(gpt);
 }
 
 #[test]
-fn only_what_earlier_versions_cannot_read_has_a_new_version() {
+fn only_files_unreadable_by_earlier_versions_have_a_new_version() {
     let version = |graph: &Graph<'_, f64>| graph.to_bytes(Contents::Both).unwrap()[8];
     let (with, _) = blocks::<f64>(&mut Parameters::new(1));
     let (without, _) = super::graph::rich::<f64>(&mut Parameters::new(1));

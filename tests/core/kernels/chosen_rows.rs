@@ -112,7 +112,7 @@ fn whole<E: Float>() {
 }
 
 #[test]
-fn chosen_rows_have_the_bits_they_have_alone() {
+fn listed_rows_have_the_bits_of_single_ones() {
     dense::<f32>();
     dense::<f64>();
 }

@@ -147,7 +147,7 @@ fn products_and_attention_end_within() {
 
 /// The incomplete output of a kernel is never treated as complete, even if the token is cleared at once.
 #[test]
-fn who_has_seen_a_token_set_stays_so() {
+fn a_thread_that_has_seen_a_set_token_stays_stopped() {
     let (w, x) = (numbers::<f32>(IN * OUT), numbers::<f32>(IN));
     let stop = Stop::new();
     let ended = stop.watched(|| {

@@ -57,7 +57,7 @@ fn of<E: Float>() {
 }
 
 #[test]
-fn parts_side_by_side_have_the_bits_of_the_whole() {
+fn contiguous_parts_have_the_bits_of_the_whole() {
     of::<f32>();
     of::<f64>();
 }

@@ -53,7 +53,7 @@ fn check<S: BlockMath>(rows: usize, width: usize, positions: usize, frozen: Opti
 }
 
 #[test]
-fn gathered_rows_and_what_they_receive() {
+fn gathered_rows_and_their_gradients() {
     for (rows, width, positions) in [(1, 1, 1), (4, 3, 2), (5, 16, 3), (50, 7, 2), (3, 33, 5)] {
         check::<f64>(rows, width, positions, None);
         check::<F64x2>(rows, width, positions, None);
@@ -106,7 +106,7 @@ fn a_graph_recomputes_renumbers_and_forgets_gathered_rows() {
 }
 
 #[test]
-fn what_is_no_row_is_refused_and_nothing_is_appended() {
+fn invalid_rows_are_refused_and_nothing_is_appended() {
     let (params, rows) = table::<f64>(4, 3);
     let (other, _) = table::<f64>(4, 3);
     let mut graph = Graph::<F64x2>::new();

@@ -118,7 +118,7 @@ fn a_batch_has_the_same_bits_on_every_level() {
 }
 
 #[test]
-fn a_gradient_elsewhere_leaves_the_parameters_alone() {
+fn a_gradient_at_overrides_leaves_the_parameters_unchanged() {
     let _turn = crate::support::level_stays();
     let mut params = Parameters::<f64>::new(2);
     let model = CharMlp::new(&mut params, SMALL, None).unwrap();
@@ -144,7 +144,7 @@ fn a_gradient_elsewhere_leaves_the_parameters_alone() {
 }
 
 #[test]
-fn widths_that_a_type_has_not_are_refused() {
+fn unsupported_widths_are_refused() {
     for n in [0, 2, 3, 32, 64] {
         assert!(matches!(Oracle::<f32>::with_lanes(Total::Sum, Lanes::Of(n)), Err(Error::BadArgument { .. })));
     }

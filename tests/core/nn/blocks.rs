@@ -113,7 +113,7 @@ fn affine_equals_its_expansion_frozen_or_not_with_any_outputs_used() {
 }
 
 #[test]
-fn infinite_weights_of_outputs_nobody_reads_reach_nobody() {
+fn infinite_weights_of_unread_outputs_have_no_effect() {
     let mut setting = Setting::new(Frozen::Nothing, 3);
     let at = setting.w.row(1).unwrap().range();
     setting.params.values_mut()[at].fill(f64::INFINITY);

@@ -216,7 +216,7 @@ fn an_mlp_takes_classes_probabilities_and_numbers() {
 }
 
 #[test]
-fn what_a_model_does_not_take_is_refused_before_anything_is_written() {
+fn unsupported_samples_are_refused_before_anything_is_written() {
     let mut params = Parameters::<f64>::new(0);
     let model = CharMlp::new(&mut params, SMALL, None).unwrap();
     params.grads_mut().fill(3.0);

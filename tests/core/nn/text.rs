@@ -69,7 +69,7 @@ fn batches_come_from_the_seed_and_from_training_places() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_are_refused() {
     let words = ["ab"];
     assert!(WordContexts::new(words, 0, 0.1, 0).is_err());
     assert!(WordContexts::new(words, 2, 1.0, 0).is_err());

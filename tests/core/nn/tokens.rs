@@ -373,7 +373,7 @@ fn samples_in_lanes_equal_samples_one_by_one() {
 }
 
 #[test]
-fn infinite_weights_behind_unread_outputs_reach_nobody() {
+fn infinite_weights_of_unread_token_outputs_have_no_effect() {
     let mut s = Setting::<f64>::new();
     let row = s.w.slice(3 * WIDTH, 4 * WIDTH).unwrap().range();
     s.params.values_mut()[row.clone()].fill(f64::INFINITY);
@@ -410,7 +410,7 @@ fn a_token_that_is_not_finite_reaches_only_those_after_it() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_changes_nothing() {
+fn mismatches_are_refused_and_change_nothing() {
     let s = Setting::<f32>::new();
     let mut graph = Graph::<f32>::new();
     let leaves = graph.vector(&[0.5; 8 * WIDTH]).unwrap();

@@ -102,7 +102,7 @@ fn directions_and_jacobians_agree_with_gradients() {
 }
 
 #[test]
-fn a_failure_is_told_and_leaves_the_graph_as_it_was() {
+fn a_failure_is_reported_and_leaves_the_graph_unchanged() {
     let mut graph = Graph::<f64>::new();
     let inputs = [graph.leaf(1.0).unwrap(), graph.leaf(-1.0).unwrap()];
     let wave: Arc<dyn Primitive> = Wave::new(false);
@@ -173,7 +173,7 @@ fn rows_call_once_each_and_tell_failures() {
 }
 
 #[test]
-fn rows_stop_when_told_to() {
+fn rows_stop_on_request() {
     let (program, _, _) = recorded(Wave::new(false), POINTS[0]);
     let n = 100_000;
     let table = Table { points: vec![[0.5, 0.5]; n], results: vec![(0.0, [0.0; 2]); n].into() };

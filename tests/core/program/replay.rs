@@ -165,7 +165,7 @@ fn a_guard_stops_a_replay_that_would_be_wrong() {
 }
 
 #[test]
-fn rows_that_a_guard_refuses_are_told() {
+fn rows_with_a_failed_guard_are_reported() {
     let n_rows = 200;
     let x: Vec<Vec<f64>> = vec![(0..n_rows).map(f64::from).collect(), vec![100.0; n_rows as usize]];
     let table = Table { x, out: (0..3).map(|_| UnsafeCell::new(vec![0.0; n_rows as usize])).collect() };

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 pub struct Client {
     /// Its number.
     pub index: usize,
-    /// How many there are.
+    /// The number of clients.
     pub n: usize,
 }
 
@@ -54,7 +54,7 @@ impl Compressor {
         Ok(Compressor { sparsifier, quantiser })
     }
 
-    /// What it sends.
+    /// The choice of coordinates.
     pub fn sparsifier(&self) -> Sparsifier {
         self.sparsifier
     }
@@ -64,7 +64,7 @@ impl Compressor {
         self.quantiser
     }
 
-    /// Whether what it sends depends on the draws.
+    /// Whether the message depends on the draws.
     pub fn is_random(&self) -> bool {
         !matches!(self.sparsifier, Sparsifier::All | Sparsifier::TopK(_))
             || !matches!(self.quantiser, Quantiser::None | Quantiser::Sign)
@@ -76,8 +76,8 @@ impl Compressor {
             && self.quantiser == Quantiser::None
     }
 
-    /// Compresses `x`. All clients of [`Sparsifier::PermK`] share a partition: it is drawn for the seed, round and purpose of
-    /// `draw` and not for its client. After an error the message stands for a vector without numbers.
+    /// Compresses `x`. All clients of [`Sparsifier::PermK`] share a partition: it is drawn for the seed, round and
+    /// purpose of `draw`, not for its client. After an error the message represents an empty vector.
     pub fn compress<F: Number>(
         &self,
         x: &[F],
@@ -106,10 +106,11 @@ impl Compressor {
         draw.check()
     }
 
-    /// Chooses the coordinates of a vector of `d` numbers, where they do not depend on the vector (RandK, RandSeqK, PermK): calls
-    /// `numbers` with the message that holds them, as [`Message::index`] tells, and how many there are; what it appends to the
-    /// list are the numbers there, in that order. Then rounds them: the message of [`Compressor::compress`]. `false`, with
-    /// nothing done, for other compressors. After an error the message stands for a vector without numbers.
+    /// Chooses the coordinates of a vector of `d` numbers, if they do not depend on the vector (RandK, RandSeqK,
+    /// PermK): calls `numbers` with the message that holds them (see [`Message::index`]) and their count; it must
+    /// append the numbers at these coordinates, in order. Then rounds them: the result is the message of
+    /// [`Compressor::compress`]. Returns `false`, with nothing done, for other compressors. After an error the message
+    /// represents an empty vector.
     pub fn compress_chosen<F: Number>(
         &self,
         d: usize,
@@ -141,8 +142,8 @@ impl Compressor {
         done
     }
 
-    /// The largest numbers of a vector of `d` numbers whose parts come one after the other, where these are what is sent (TopK):
-    /// give it all parts, and then to [`Compressor::compress_largest`].
+    /// Selects the largest numbers of a vector of `d` numbers that arrives in parts, if these are sent (TopK): pass it
+    /// all parts, and then to [`Compressor::compress_largest`].
     pub fn largest<F: Number>(&self, d: usize) -> Result<Option<Largest<F>>> {
         check(d, Client::ALONE)?;
         match self.sparsifier {
@@ -151,8 +152,8 @@ impl Compressor {
         }
     }
 
-    /// Rounds what is sent: the message of [`Compressor::compress`], for the vector whose parts have come. After an error the
-    /// message stands for a vector without numbers.
+    /// Rounds the selected numbers: the message of [`Compressor::compress`] for the vector of all parts. After an error
+    /// the message represents an empty vector.
     ///
     /// ```
     /// use burtorch_core::compress::{Client, Compressor, Count, Message, Quantiser, Sparsifier};
@@ -199,8 +200,8 @@ impl Compressor {
         Ok(selected + rounded + selected * rounded)
     }
 
-    /// The constant of a contractive compressor for vectors of `d` numbers, among `n_clients`: K/d of TopK; 1 - omega of an
-    /// unbiased one whose omega is below 1; an error for others.
+    /// The constant of a contractive compressor for vectors of `d` numbers, among `n_clients`: K/d for TopK; 1 - omega
+    /// for an unbiased one with omega below 1; an error for others.
     pub fn alpha(&self, d: usize, n_clients: usize) -> Result<f64> {
         // Both are orthogonal projections, so the error of rounding adds to the error of dropping coordinates.
         let projection = match self.sparsifier {

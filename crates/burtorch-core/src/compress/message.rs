@@ -32,7 +32,7 @@ pub enum Values {
     Natural,
     /// Integers up to this one: sign and level.
     Levels(u16),
-    /// Zeros and powers of two from 1 down, so many: sign and level.
+    /// Zeros and this many powers of two, from 1 down: sign and level.
     Powers(u16),
     /// 1 or -1: a sign.
     Signs,
@@ -80,12 +80,12 @@ impl<F: Number> Message<F> {
         message
     }
 
-    /// Numbers of the vector it stands for.
+    /// The length of the represented vector.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it stands for a vector without numbers.
+    /// Whether the represented vector is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -118,12 +118,12 @@ impl<F: Number> Message<F> {
         }
     }
 
-    /// The coordinates it holds and what they are.
+    /// The sent coordinates and their numbers.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (usize, F)> {
         self.numbers.iter().enumerate().map(|(k, &number)| (self.index(k), self.unit * number))
     }
 
-    /// Writes the vector it stands for.
+    /// Writes the represented vector.
     pub fn write_to(&self, out: &mut [F]) -> Result<()> {
         self.check_len(out.len())?;
         out.fill(F::default());
@@ -133,7 +133,7 @@ impl<F: Number> Message<F> {
         Ok(())
     }
 
-    /// Adds `scale` times the vector it stands for; costs as much as it holds numbers.
+    /// Adds `scale` times the represented vector; the cost is linear in the sent numbers.
     pub fn add_to(&self, out: &mut [F], scale: F) -> Result<()> {
         self.check_len(out.len())?;
         for (index, x) in self.entries() {
@@ -155,8 +155,8 @@ impl<F: Number> Message<F> {
         std::mem::swap(&mut self.work, &mut other.work);
     }
 
-    /// Bits by theory: what coordinates and numbers need, in the formula of docs/compression.md. Coordinates that follow from
-    /// draws are free, since the receiver can repeat the draws.
+    /// Theoretical bits for coordinates and numbers, by the formula of docs/compression.md. Coordinates that follow
+    /// from draws are free, since the receiver can repeat the draws.
     pub fn bits(&self) -> f64 {
         let n = self.numbers.len() as f64;
         let places = match self.support {

@@ -182,8 +182,8 @@ impl<F: Number> Message<F> {
         }
     }
 
-    /// Reads a message, whole and without anything behind it. An error for bytes that no message has, also of the other type
-    /// of numbers; the message then stands for a vector without numbers.
+    /// Reads a message, complete and without trailing bytes. Fails for bytes that encode no message, or one of the
+    /// other number type; the message then represents an empty vector.
     pub fn read_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let read = self.try_read(bytes);
         if read.is_err() {

@@ -17,9 +17,9 @@ use crate::memory::{filled, reserve_in};
 /// How a file is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LibsvmOptions {
-    /// Columns of the matrix; none: the largest index of the file.
+    /// Columns of the matrix; by default the largest index of the file.
     pub n_features: Option<usize>,
-    /// The labels that become -1 and +1; none: labels stay as they are.
+    /// The labels that are replaced by -1 and +1; by default labels are unchanged.
     pub labels: Option<(f64, f64)>,
     /// Whether the first feature has index 0, and not 1.
     pub zero_based: bool,

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::Work;
 use crate::memory::{filled, list_for};
 
-/// What labels are.
+/// The kind of labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Least squares: the label is the features times weights, plus noise.
@@ -16,7 +16,7 @@ pub enum Target {
     Logistic,
 }
 
-/// What a synthetic problem looks like.
+/// The options of a synthetic problem.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SyntheticOptions {
     /// Samples.

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 
-/// What numbers are drawn for: draws of different purposes are independent.
+/// The purpose of a draw: draws with different purposes are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum Purpose {
@@ -33,9 +33,10 @@ pub enum Purpose {
     Backward = 8,
 }
 
-/// A sequence of random numbers: Philox4x64-10 (Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as
-/// 1, 2, 3"), with the seed as key and (block, round, client, purpose) as counter; or numbers that are given. In rounds above 0, words and
-/// uniform numbers are those of NumPy's `Philox(key=seed, counter=[2**64 - 1, round - 1, client, purpose])`.
+/// A sequence of random numbers: Philox4x64-10 (Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy
+/// as 1, 2, 3"), with the seed as key and (block, round, client, purpose) as counter; or given numbers. In rounds above
+/// 0, words and uniform numbers equal those of NumPy's `Philox(key=seed, counter=[2**64 - 1, round - 1, client,
+/// purpose])`.
 ///
 /// ```
 /// use burtorch_core::draw::{Draw, Purpose};
@@ -118,7 +119,7 @@ impl<'a> Draw<'a> {
         self.given.is_none().then_some(Draw { counter, taken: 4, ..*self })
     }
 
-    /// The sequence of one part of a sample, from its beginning. Numbers that are given are the same for all.
+    /// The sequence of one part of a sample, from its beginning. Given numbers are the same for all parts.
     pub fn part(&self, sample: u64, part: u32) -> Draw<'a> {
         let [_, round, client, purpose] = self.counter;
         let counter = [u64::from(part) << 32, round, client, purpose | (sample + 1) << 8];

@@ -76,7 +76,7 @@ impl Subset {
         &self.chosen
     }
 
-    /// Exchanges the list drawn last for another, whose memory the next one takes.
+    /// Swaps the list drawn last with another, whose memory the next draw reuses.
     pub fn swap(&mut self, list: &mut Vec<u32>) {
         std::mem::swap(&mut self.chosen, list);
     }

@@ -17,12 +17,12 @@ use crate::oracle::OracleMemory;
 use crate::scalar::{Float, Scalar};
 use crate::viz::{Options, Picture};
 
-/// What a sweep starts from.
+/// The seed of a backward pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seed {
     /// The root's adjoint.
     pub adjoint: f64,
-    /// How many lanes have it; 0 in the others. `None` for all.
+    /// The number of lanes with this adjoint; it is 0 in the others. `None` for all lanes.
     pub lanes: Option<usize>,
 }
 

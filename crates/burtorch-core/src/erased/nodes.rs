@@ -9,7 +9,7 @@ use crate::graph::{Graph, NodeId, OperandRun, Range};
 use crate::ops::Op;
 use crate::scalar::{DType, Float, RowMath, Scalar, f16};
 
-/// What [`ErasedNodes::find_nonfinite`] found.
+/// The result of [`ErasedNodes::find_nonfinite`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The node.

@@ -2,7 +2,7 @@
 
 use crate::scalar::{DType, Float, Scalar, f16};
 
-/// The type of a graph's scalars: what a lane is, and how many there are.
+/// The type of a graph's scalars: the type of a lane, and the number of lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ScalarType {
     /// The type of one lane.
@@ -17,7 +17,7 @@ impl ScalarType {
         ScalarType { elem, lanes: 1 }
     }
 
-    /// What a graph of `S` holds.
+    /// The type of the scalars `S`.
     pub const fn of<S: Scalar>() -> Self {
         ScalarType { elem: S::Elem::DTYPE, lanes: S::LANES }
     }

@@ -28,8 +28,8 @@ pub struct Imports {
 }
 
 impl Imports {
-    /// Nodes of `own` that stand for `range` of `frozen`: existing ones, or new ones. A proxy has the value that the node had
-    /// when the proxy was made; its gradient is the contribution of a sweep of `own` to the node.
+    /// Nodes of `own` that represent `range` of `frozen`: existing ones, or new ones. A proxy has the value that the
+    /// node had when the proxy was made; its gradient is the contribution of a backward pass of `own` to the node.
     pub fn read<S: Scalar>(&mut self, own: &mut Graph<'_, S>, frozen: &Graph<'_, S>, range: Range) -> Result<Range> {
         frozen.check_range(range)?;
         if let Some(found) = self.seen.get_mut(&(range.start, range.len)) {
@@ -61,7 +61,7 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(Range { start, len: n })
     }
 
-    /// The frozen node that a proxy of this branch stands for; None of any other node.
+    /// The frozen node that a proxy of this branch represents; `None` for any other node.
     pub fn proxied(&self, node: NodeId) -> Option<NodeId> {
         let is_proxy = self.check_exists(node).is_ok() && self.columns.op(node.0) == Op::Imported;
         is_proxy.then(|| NodeId(self.columns.operands(node.0)[0]))
@@ -116,7 +116,7 @@ struct Segment<S: Scalar> {
     imports: Imports,
 }
 
-/// One branch: a graph to append to, beside the frozen one that it may read. It moves to the thread that builds it.
+/// A branch: a graph to append to, besides the frozen one that it may read. It moves to the thread that builds it.
 #[derive(Debug)]
 pub struct Branch<'b, 'm, S: Scalar> {
     parent: &'b Graph<'m, S>,
@@ -182,9 +182,9 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(branches)
     }
 
-    /// Empties graphs for new branches, gives each its own identity, and has them build constants if this graph does. They
-    /// keep their memory; if the last branches had the same lengths as those before, they get places in this graph's own
-    /// memory.
+    /// Empties graphs for new branches, gives each its own identity, and makes them build constants if this graph does.
+    /// They keep their memory; if the last branches had the same lengths as those before, they get reserved regions of
+    /// this graph's memory.
     #[optimize(size)]
     pub fn renew<'b>(&mut self, branches: impl ExactSizeIterator<Item = &'b mut Graph<'static, S>>)
     where
@@ -204,8 +204,8 @@ impl<S: Scalar> Graph<'_, S> {
         }
     }
 
-    /// Gives a branch of this graph unused temporaries. Branches that are built one after another so use the same ones, which
-    /// are then in the cache.
+    /// Gives a branch of this graph unused temporaries. Branches built one after another then share the same ones,
+    /// which stay in the cache.
     pub fn lend_temporaries(&mut self, branch: &mut Graph<'static, S>) {
         if branch.scratch.len() == 0
             && let Some(spare) = self.spare_temporaries.pop()
@@ -232,8 +232,8 @@ impl<S: Scalar> Graph<'_, S> {
         self.dirty = (0, 0);
     }
 
-    /// Keeps the memory of joined graphs for later branches, and drops older memory: as much as the last branches used, and as
-    /// many graphs as the list has memory for.
+    /// Keeps the memory of joined graphs for later branches, and drops older memory: keeps as much as the last branches
+    /// used, and as many graphs as the list has capacity for.
     pub fn recycle(&mut self, joined: impl Iterator<Item = Graph<'static, S>>) {
         self.spares.clear();
         for spare in joined {

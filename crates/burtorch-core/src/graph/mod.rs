@@ -318,9 +318,9 @@ impl<'m, S: Scalar> Graph<'m, S> {
         self.columns.adjoints()
     }
 
-    /// The accumulated gradients of a run of leaves, or the adjoints of a run of other nodes (-0.0 for "not reached"), in
-    /// place, and whether they are read-only: a sweep resets only the adjoints that it knows of. `None` for a
-    /// mixture, or nodes that do not exist.
+    /// The accumulated gradients of a range of leaves, or the adjoints of a range of other nodes (-0.0 for "not
+    /// reached"), in place, and whether they are read-only: a backward pass resets only the adjoints that it knows of.
+    /// `None` for a mixture, or missing nodes.
     pub fn grads_of_run(&mut self, range: Range) -> Option<(&mut [S], bool)> {
         let ops = self.columns.ops().get(range.indices())?;
         let n_leaves = ops.iter().filter(|&&op| op == Op::Leaf).count();

@@ -23,8 +23,8 @@ impl<'m, S: Scalar> Graph<'m, S> {
         if self.columns.is_unasked() { Some(Quick { graph: self }) } else { None }
     }
 
-    /// From `len` nodes on [`Graph::quick`] returns `None`, so that a caller with further checks (is it time to reclaim? is the
-    /// graph in use?) pays for one. Nothing else changes.
+    /// From `len` nodes on [`Graph::quick`] returns `None`, so that a caller with further checks (is it time to
+    /// reclaim? is the graph in use?) needs only one. It has no other effect.
     pub fn pause_quick(&mut self, len: u32) {
         self.columns.set_pause(len);
     }

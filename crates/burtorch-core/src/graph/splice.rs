@@ -1,4 +1,4 @@
-//! Joining: graphs that were built beside a frozen one become part of it, one after another.
+//! Joining: graphs built on a frozen one become part of it, in sequence.
 //!
 //! Promises: an error appends nothing; proxies disappear, and their readers read the original node; values, leaf
 //! gradients and the order of operands stay the same. Sums of the operands of a node keep their order, so a joined
@@ -103,8 +103,8 @@ pub(super) const MANY: u32 = 1 << 14;
 
 impl<S: Scalar> Graph<'_, S> {
     /// Appends other graphs, in this order, on at most `n_threads` threads. Their proxies, made by
-    /// [`Imports`](super::Imports), stand for nodes of this graph. On an error nothing is appended. Graphs that
-    /// were built in places of this one are empty afterwards.
+    /// [`Imports`](super::Imports), represent nodes of this graph. On an error nothing is appended. Graphs built in
+    /// reserved regions of this one are empty afterwards.
     #[optimize(size)]
     pub fn splice(&mut self, graphs: &mut [&mut Graph<'static, S>], n_threads: usize) -> Result<Joined> {
         let (nodes, lists, leaves) = (self.columns.len(), self.extra.len(), self.leaves.len());

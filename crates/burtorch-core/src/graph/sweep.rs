@@ -1,4 +1,4 @@
-//! The state of a sweep, and how contributions reach nodes, parameters and runs of them.
+//! The state of a backward pass, and how contributions are added to nodes, parameters and ranges of them.
 //!
 //! Promises: a contribution to an adjoint is `c + 0.0`, so that a reached one is never "not reached"; frozen numbers
 //! receive nothing. Does not know the order of nodes (`backward`), or ops.

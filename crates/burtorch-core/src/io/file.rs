@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::{self, BYTES, is_over, pieces_of};
 use crate::sync::unique_id;
 
-/// What a finished [`save`] survives.
+/// The failures that a finished [`save`] survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
     /// Survives a kill at any moment and a loss of power: waits for the disk.
@@ -42,8 +42,8 @@ pub(super) fn refused(doing: &'static str, path: &Path, error: &io::Error) -> Er
     Error::System { code, doing, path: path.to_path_buf() }
 }
 
-/// Replaces the content of `path` by `bytes`, or makes the file. Its permissions stay as they are; a link is followed. What
-/// is not an ordinary file (a pipe, a device) is written to as it is.
+/// Replaces the content of `path` by `bytes`, or creates the file. Keeps its permissions and follows links. Special
+/// files (a pipe, a device) are written to directly.
 pub fn save(path: &Path, bytes: &[u8], durability: Durability) -> Result<()> {
     let target = followed(path)?;
     // A write-protected file must not be replaced, so this first checks that it can be opened for writing.
@@ -168,11 +168,11 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes `bytes` over the content of `path` in place, or makes the file: fast, and neither old nor new after a kill, or after an
-/// interrupt where there are many.
+/// Overwrites the content of `path` in place, or creates the file: fast, but a kill, or an interrupt of a long write,
+/// leaves a mixture of old and new.
 ///
-/// The file is cut to its new length after writing and only where it was longer: a file that is emptied first costs a disk
-/// its old blocks and new ones, some 100 us on ext4 where this takes 3.
+/// The file is truncated after writing and only if it was longer: emptying it first costs a disk its old blocks and new
+/// ones, some 100 us on ext4 instead of 3.
 pub fn write_over(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);

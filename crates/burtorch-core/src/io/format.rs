@@ -27,8 +27,9 @@ use crate::scalar::DType;
 
 /// How every file begins. The first byte is no text, the line end shows a transfer that changes line ends.
 pub const MAGIC: [u8; 8] = *b"\x89btorch\n";
-/// The newest version that is read. A file is written in the oldest one that has what it holds, so that what earlier
-/// versions of burtorch could read they still can: 1, or 2 for graphs with blocks over tokens, or 3 for functions of arrays.
+/// The newest readable version. A file is written in the oldest version that supports its content, so that earlier
+/// versions of burtorch can read it if possible: 1, or 2 for graphs with blocks over tokens, or 3 for functions of
+/// arrays.
 pub const VERSION: u16 = 3;
 /// Bytes before the payload.
 pub const HEADER_BYTES: usize = 64;
@@ -53,7 +54,7 @@ pub(super) fn checksum(bytes: &[u8]) -> Result<u64> {
     Ok(digest.finalize())
 }
 
-/// What a file holds. A number never changes its meaning.
+/// The content of a file. A number never changes its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kind {
     number: u16,
@@ -74,7 +75,7 @@ impl Kind {
     /// The state of a source of training data.
     pub const DATA: Kind = Kind { number: 6, name: "the state of training data" };
 
-    /// Several of these under names of their own, of one moment.
+    /// Several files of the same moment, by name.
     pub const BUNDLE: Kind = Kind { number: 7, name: "a training checkpoint" };
 
     const ALL: [Kind; 7] =
@@ -85,7 +86,7 @@ impl Kind {
         self.number
     }
 
-    /// What it is called in messages.
+    /// The name in messages.
     pub const fn name(self) -> &'static str {
         self.name
     }
@@ -108,7 +109,7 @@ pub enum Contents {
 }
 
 impl Contents {
-    /// What "values", "grads" or "both" means.
+    /// The meaning of "values", "grads" or "both".
     pub fn from_name(name: &str) -> Option<Contents> {
         Some(match name {
             "values" => Contents::Values,
@@ -129,16 +130,16 @@ impl Contents {
     }
 }
 
-/// What the header of a file says.
+/// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the file holds.
+    /// The content of the file.
     pub kind: Kind,
-    /// The element type, where there is one.
+    /// The element type, if any.
     pub dtype: Option<DType>,
     /// Which numbers.
     pub contents: Contents,
-    /// Lanes per scalar, 0 where there are no scalars.
+    /// Lanes per scalar, 0 without scalars.
     pub lanes: u16,
     /// The first index of the range.
     pub first: u64,
@@ -152,7 +153,7 @@ impl Header {
         Header { kind, dtype: None, contents: Contents::Values, lanes: 0, first: 0, count: 0 }
     }
 
-    /// What the header of a file in memory says; the payload is not looked at.
+    /// The header of a file in memory; does not check the payload.
     pub fn peek(bytes: &[u8]) -> Result<Header> {
         Self::decode(bytes).map(|(header, ..)| header)
     }

@@ -45,8 +45,8 @@ impl<E: Float + Stored> Parameters<'_, E> {
         writer.finish()
     }
 
-    /// Overwrites values, and gradients where the file has them, from the checkpoint format of parameters with as many numbers
-    /// and the same named tensors.
+    /// Overwrites values, and gradients if the file has them, from the checkpoint format of parameters of the same
+    /// number and with the same named tensors.
     pub fn load_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let file = File::<E>::read(bytes)?;
         if file.values.len() != self.len() {

@@ -160,7 +160,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         self.read_raw(nodes, contents, &bytes)
     }
 
-    /// As [`Graph::load_raw`], by a private memory map of the file, which nobody may shorten meanwhile.
+    /// As [`Graph::load_raw`], by a private memory map of the file, which no process may shorten meanwhile.
     #[optimize(size)]
     pub fn load_raw_mapped(&mut self, path: &Path, nodes: Nodes<'_>, contents: Contents) -> Result<()> {
         self.check_nodes(nodes)?;

@@ -96,7 +96,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Checks that `bytes` are a whole file of `kind` with nothing behind it, and both checksums.
+    /// Checks that `bytes` are a complete file of `kind` without trailing bytes, and both checksums.
     pub fn open(bytes: &'a [u8], kind: Kind) -> Result<Self> {
         let reader = Self::open_any(bytes)?;
         match reader.header.kind {
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         Ok(Reader { header, bytes, at: HEADER_BYTES })
     }
 
-    /// What the header says.
+    /// The header of the file.
     pub fn header(&self) -> Header {
         self.header
     }
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(section.bytes).map_err(|error| section.refuse(error.valid_up_to(), "is not UTF-8".into()))
     }
 
-    /// Makes sure that nothing is left.
+    /// Checks that no bytes are left.
     pub fn finish(self) -> Result<()> {
         match self.bytes.len() - self.at {
             0 => Ok(()),
@@ -221,7 +221,7 @@ impl<'a, T: Stored> Section<'a, T> {
         self.bytes
     }
 
-    /// Number `k`, if there are so many.
+    /// Number `k`, if it exists.
     #[inline]
     pub fn get(&self, k: usize) -> Option<T> {
         let from = k.checked_mul(T::BYTES)?;
@@ -234,7 +234,7 @@ impl<'a, T: Stored> Section<'a, T> {
         get_all(self.bytes)
     }
 
-    /// All of them in memory of their own.
+    /// A copy of all numbers.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         let mut all = Vec::new();
         let bytes = self.bytes.len();
@@ -243,7 +243,7 @@ impl<'a, T: Stored> Section<'a, T> {
         Ok(all)
     }
 
-    /// The error for number `k`, which is not what it should be: `reason` completes "number k of section TAG ...".
+    /// The error for an invalid number `k`: `reason` completes "number k of section TAG ...".
     pub fn refuse(&self, k: usize, reason: String) -> Error {
         malformed(self.at + k * T::BYTES, format!("number {k} of section {} {reason}", self.tag.escape_ascii()))
     }

@@ -44,8 +44,8 @@ pub(crate) fn rng_from_section(section: Section<'_, u8>) -> Result<ChaCha8Rng> {
     Ok(rng)
 }
 
-/// The state of an optimiser: what kind it is, its settings and counters, and columns of one number per parameter (or
-/// none, before the first step).
+/// The state of an optimiser: its name, its settings and counters, and columns of one number per parameter (or none,
+/// before the first step).
 #[derive(Clone, Debug, PartialEq)]
 pub struct OptimiserState<E> {
     /// Which optimiser: "sgd" ...
@@ -73,8 +73,8 @@ impl<E: Float + Stored> OptimiserState<E> {
         writer.finish()
     }
 
-    /// Reads the state of the optimiser called `name`, with so many settings, counters and columns, for `n` parameters.
-    /// Columns are all of `n` numbers or all empty.
+    /// Reads the state of the optimiser called `name`, with these numbers of settings, counters and columns, for `n`
+    /// parameters. Columns all have `n` numbers, or are all empty.
     pub fn from_bytes(bytes: &[u8], name: &str, counts: [usize; 3], n: usize) -> Result<Self> {
         let mut reader = Reader::open(bytes, Kind::OPTIMISER)?;
         let header = reader.header();

@@ -15,9 +15,9 @@ const DEPTH: usize = 64;
 
 /// Simply: `y[o] = b[o] + sum over i of w[o][i] * x[i]` in every lane. Departures:
 /// 1. A tile of 6 outputs x 4 vectors of lanes keeps 24 sums in registers: 10 loads for 24 products, and each weight is
-///    used for all lanes while it is there.
-/// 2. Inputs come in blocks that all outputs pass over; sums are kept in y between blocks.
-/// 3. The weights of the next tile are asked for while this one is computed.
+///    used for all lanes while it is in a register.
+/// 2. Inputs are processed in blocks for all outputs; sums are kept in y between blocks.
+/// 3. The weights of the next tile are prefetched.
 #[inline(always)]
 pub(super) fn forward<E: KernelFloat, T: Target, const L: usize>(w: &[E], bias: Option<&[E]>, x: &[E], y: &mut [E]) {
     let (n_in, n_out) = (features::<L>(x.len()), features::<L>(y.len()));

@@ -24,7 +24,7 @@ const fn is_product<E>() -> bool {
     size_of::<E>() > 4
 }
 
-/// Working memory of a kernel, what is in it does not matter, and how many threads may share the work.
+/// The workspace of a kernel, whose content does not matter, and the number of threads that may share the work.
 #[derive(Debug)]
 pub struct Working<'a, S> {
     /// Of one thread after the other.
@@ -86,8 +86,8 @@ pub fn affine_input_grad_block<E: KernelFloat>(w: &[E], dy: &[E], dx: &mut [E], 
     product_on_threads(working.n_threads, start, w, dy, dx, Finish::Reached, working.memory);
 }
 
-/// `dW = sum over samples of dy x^T` and `db = sum of dy`, or the same added. As a product where there is working memory for
-/// it, which takes more than the panel of [`affine_weight_grad_lanes`].
+/// `dW = sum over samples of dy x^T` and `db = sum of dy`, or the same added. As a matrix product if the workspace is
+/// large enough; it takes more than the panel of [`affine_weight_grad_lanes`].
 pub fn affine_weight_grad_block<E: KernelFloat>(
     dy: &[E],
     x: &[E],

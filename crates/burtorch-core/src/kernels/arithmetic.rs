@@ -30,7 +30,7 @@ leveled! {
     pub fn equal_slices<E>(x: &[E], y: &[E], z: &mut [E]) = equal_at;
     /// Whether x is a NaN.
     pub fn nan_masks<E>(x: &[E], z: &mut [E]) = nan_masks_at;
-    /// Whether x is -0.0, the adjoint of what no path reached.
+    /// Whether x is -0.0, the adjoint of an unreached node.
     pub fn unreached_masks<E>(x: &[E], z: &mut [E]) = unreached_masks_at;
     /// `z = yes` where the mask is not 0, else `no`.
     pub fn select_slices<E>(mask: &[E], yes: &[E], no: &[E], z: &mut [E]) = select_at;
@@ -42,8 +42,8 @@ leveled! {
     pub fn multiply_adds<E>(x: &[E], y: &[E], c: &[E], z: &mut [E]) = multiply_adds_at;
     /// The same of an adjoint `g` and a factor, never -0.0; c where g is unreached.
     pub fn reached_multiply_adds<E>(g: &[E], y: &[E], c: &[E], z: &mut [E]) = reached_multiply_adds_at;
-    /// Adds the product of each number of `x` and each of `y` to `total`, row by row; those of unreached adjoints, as one of the two
-    /// may be, are none.
+    /// Adds the product of each number of `x` and each of `y` to `total`, row by row; products with unreached adjoints,
+    /// which may be one of the two, are skipped.
     pub fn add_products<E>(x: &[E], y: &[E], adjoint: [bool; 2], total: &mut [E]) = add_products_at;
     /// `total += x`.
     pub fn add_to<E>(x: &[E], total: &mut [E]) = add_to_at;
@@ -51,14 +51,14 @@ leveled! {
     pub fn multiply_to<E>(x: &[E], total: &mut [E]) = multiply_to_at;
     /// The larger of both, NaN if one is a NaN; the sum of two zeros.
     pub fn larger_to<E>(x: &[E], total: &mut [E]) = larger_to_at;
-    /// The smaller of both, NaN if one is a NaN; of two zeros the negative one if there is one.
+    /// The smaller of both, NaN if either is NaN; of two zeros the negative one, if any.
     pub fn smaller_to<E>(x: &[E], total: &mut [E]) = smaller_to_at;
     /// Adds number i of `x` to running sum i % 8 of eight.
     pub fn add_to_eight<E>(x: &[E], sums: &mut [E]) = add_to_eight_at;
     /// The sums of rows of `n` numbers, each as [`add_to_eight`] and the eight as one tree.
     pub fn sums_of_rows<E>(x: &[E], n: usize, sums: &mut [E]) = sums_of_rows_at;
-    /// What numbers of rows receive of an adjoint `g` of each row's extreme `y`: those equal to it share it, the others are
-    /// unreached; all are NaN where the extreme is.
+    /// The contributions to rows of an adjoint `g` of each row's extreme `y`: numbers equal to it share it, the others
+    /// are unreached; all are NaN if the extreme is.
     pub fn shares_of_extremes<E>(g: &[E], x: &[E], y: &[E], z: &mut [E]) = shares_of_extremes_at;
     /// As [`larger_to`], number i to the largest i % 8.
     pub fn larger_of_eight<E>(x: &[E], tops: &mut [E]) = larger_of_eight_at;

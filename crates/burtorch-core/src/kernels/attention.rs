@@ -32,7 +32,7 @@ leveled! {
         out: &mut [E],
     ) = forward_at;
 
-    /// The gradients of q, k and v, set or added, from the adjoint of `out` and what the forward pass left.
+    /// The gradients of q, k and v, set or added, from the adjoint of `out` and the stored results of the forward pass.
     pub fn causal_attention_backward<E, const L>(
         heads: usize,
         width: usize,

@@ -11,7 +11,7 @@ use super::{Mode, OneWeight, TokenMath, WeightParts, Working};
 use crate::simd::slices;
 use crate::sync::stop::Pace;
 
-/// What block ops compute, per scalar type. Graphs of other types have elementwise and reduction blocks only.
+/// The kernels of block ops, per scalar type. Graphs of other types have elementwise and reduction blocks only.
 pub trait BlockMath: TokenMath {
     /// The kernels over whole slices, looked up by type in code for all scalar types.
     const SLICES: SliceKernels<Self>;
@@ -158,8 +158,8 @@ impl<S: BlockMath> SliceKernels<S> {
     pub(super) const KERNELS: Self = S::SLICES;
 }
 
-/// Inputs that a weight gradient turns at once, at most: [`BlockMath::affine_weight_grad`] needs so many scalars of
-/// working memory for each group.
+/// The largest number of inputs that a weight gradient transposes at once: [`BlockMath::affine_weight_grad`] needs a
+/// workspace of this many scalars per group.
 pub const PANEL: usize = 64;
 
 /// One number per node: lanes run along the inner dimension.

@@ -10,8 +10,8 @@ use super::reduce::{Ahead, dot_rows};
 use crate::simd::array_of;
 
 leveled! {
-    /// `to[k]` = the inner product of `x` with row `rows[k]` of `table`. Rows are as long as `x`; those that `rows` names behind
-    /// the length of `to` are asked for as well, because they come next.
+    /// `to[k]` = the inner product of `x` with row `rows[k]` of `table`. Rows have the length of `x`; rows listed
+    /// beyond the length of `to` are prefetched, because they come next.
     pub fn dots_of_rows<E>(table: &[E], rows: &[u32], x: &[E], to: &mut [E]) = dots_of_rows_at;
 
     /// [`dots_of_rows`] of two points: rows are read once.
@@ -34,8 +34,8 @@ fn rows_of<E>(bytes: usize, width: usize) -> usize {
     (bytes / (width * size_of::<E>()).max(1)).clamp(4, 64)
 }
 
-/// Asks for the first of these rows, before any is in work: later ones are asked for meanwhile. Not for fewer than are read at a
-/// time.
+/// Prefetches the first of these rows before processing starts; later ones are prefetched during processing. Does
+/// nothing for fewer than are read at a time.
 pub fn ask_for_rows<E>(table: &[E], rows: &[u32], width: usize) {
     if rows.len() > 4 {
         ask_for_next_rows(table, rows, width);

@@ -98,7 +98,7 @@ pub use two::{OneOfTwo, Two, two_steps};
 pub use weight_grad_lanes::{affine_sgd_update_lanes, affine_weight_grad_lanes, weight_grad_scratch_len};
 pub use weight_pieces::{OneWeight, WeightParts, affine_weight_grad_ones_lanes, affine_weight_grad_parts};
 
-/// What a kernel does with the numbers already in its output.
+/// The effect on the numbers already in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Overwrites gradients. The same bits as filling with zeros and then adding.

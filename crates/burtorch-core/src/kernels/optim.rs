@@ -16,7 +16,7 @@ pub struct Momentum<E> {
     pub momentum: E,
     /// Whether the step looks one velocity ahead (Nesterov).
     pub nesterov: bool,
-    /// What of x is added to the gradient.
+    /// The multiple of x that is added to the gradient.
     pub weight_decay: E,
 }
 
@@ -31,7 +31,8 @@ pub struct Adam<E> {
     pub beta2: E,
     /// Added to the root of the second moment.
     pub eps: E,
-    /// What of x is added to the gradient (Adam), or taken from x directly, times lr (`decoupled`, AdamW).
+    /// The multiple of x that is added to the gradient (Adam), or subtracted from x directly, times lr (`decoupled`,
+    /// AdamW).
     pub weight_decay: E,
     /// Whether weight decay bypasses the moments.
     pub decoupled: bool,

@@ -35,18 +35,18 @@ leveled! {
     /// `to += a x`, then `to -= a y` and `to += base`, with the bits of [`axpy`] and [`add_to`](super::add_to).
     pub fn add_difference<E>(a: E, x: &[E], y: &[E], base: &[E], to: &mut [E]) = add_difference_at;
 
-    /// The inner products of `x` with rows that lie one after the other, each with the bits of [`dot`].
+    /// The inner products of `x` with consecutive rows, each with the bits of [`dot`].
     pub fn dots<E>(rows: &[E], x: &[E], to: &mut [E]) = dots_at;
 
-    /// The inner products of `v` with columns of a matrix, of which row i begins at `start + i * stride`, each with the bits of
-    /// [`dot`]. `room` holds as many numbers for each column as a vector has lanes.
+    /// The inner products of `v` with columns of a matrix whose row i starts at `start + i * stride`, each with the
+    /// bits of [`dot`]. `room` is a workspace with as many numbers per column as a vector has lanes.
     pub fn dots_of_columns<E>(v: &[E], matrix: &[E], start: usize, stride: isize, room: &mut [E], to: &mut [E])
         = dots_of_columns_at;
 
     /// The products of each of `x` with each of `y`, added to 0: rows of `to`, with the bits of a product of matrices.
     pub fn outer<E>(x: &[E], y: &[E], to: &mut [E]) = outer_at;
 
-    /// [`axpy`] for each of `a` with the rows of `x`, which lie one after the other, in order.
+    /// [`axpy`] for each element of `a` with the rows of `x`, which are consecutive, in order.
     pub fn axpy_rows<E>(a: &[E], x: &[E], y: &mut [E]) = axpy_rows_at;
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Ahead<E, const R: usize> {
 /// 1. Four accumulators of the virtual width, because one chain of additions waits 4 cycles for each; they also shorten
 ///    the error.
 /// 2. Several rows at a time share the loads of a point, and several points those of a row.
-/// 3. Rows that come later are asked for: they may come from the third-level cache or from memory.
+/// 3. Later rows are prefetched: they may come from the third-level cache or from memory.
 /// 4. The last block is padded with neutral elements (`0 * -0.0 = -0.0`) rather than finished one number at a time.
 #[inline(always)]
 pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize, const P: usize>(

@@ -14,7 +14,7 @@ use crate::sync::stop::Pace;
 const MOVED: usize = 2 * Pace::FROM_MEMORY;
 
 leveled! {
-    /// `out` = the rows `indices` of `table`, one after the other; a row holds `out.len() / indices.len()` numbers.
+    /// `out` = the rows `indices` of `table`, in sequence; a row has `out.len() / indices.len()` numbers.
     pub fn gather_rows<E>(table: &[E], indices: &[u32], out: &mut [E]) = gather_at;
 
     /// Adds `factor` times the rows of `grad` to the rows `indices` of `table_grad`, in order. The factor 1 gives the bits

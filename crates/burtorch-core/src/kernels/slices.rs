@@ -9,7 +9,8 @@ use crate::scalar::Scalar;
 /// One input and one output of equal lengths.
 pub type Map<S> = fn(&[S], &mut [S]);
 
-/// Adds what the outputs' adjoints contribute to the inputs': inputs, outputs, adjoints of outputs, adjoints of inputs.
+/// Adds the contributions of the outputs' adjoints to the inputs': inputs, outputs, adjoints of outputs, adjoints of
+/// inputs.
 pub type MapPull<S> = fn(&[S], &[S], &[S], &mut [S]);
 
 /// The kernels over slices that a scalar type has.
@@ -23,7 +24,7 @@ pub struct SliceKernels<S: Scalar> {
     pub add: fn(&[S], &[S], &mut [S]),
     /// Adds every reached adjoint to the one at its place.
     pub pass_on: Map<S>,
-    /// Rows of a table, one after the other. The indices are all positions of lane 0, then of 1, ...
+    /// Rows of a table, in sequence. The indices are all positions of lane 0, then of 1, ...
     pub gather: fn(&[S::Elem], &[u32], &mut [S]),
     /// Hyperbolic tangents.
     pub tanh: Map<S>,
@@ -102,7 +103,7 @@ pub fn pass_on<S: Scalar>(g: &[S], to: &mut [S]) {
     slice_kernels::<S>().map_or(pass_on_loop as _, |kernels| kernels.pass_on)(g, to)
 }
 
-/// The rows `indices` of `table`, one after the other. `indices` holds all positions of lane 0, then of 1, ...
+/// The rows `indices` of `table`, in sequence. `indices` holds all positions of lane 0, then of 1, ...
 pub fn gather<S: Scalar>(table: &[S::Elem], indices: &[u32], out: &mut [S]) {
     slice_kernels::<S>().map_or(gather_loop as _, |kernels| kernels.gather)(table, indices, out)
 }

@@ -57,8 +57,8 @@ impl SparsePlace for i64 {
     }
 }
 
-/// Rows in lists of the caller, whose columns are those of a vector of `d` numbers: row i has the numbers and columns from `starts[i]`
-/// to `starts[i + 1]`.
+/// Rows in the caller's lists, whose columns index a vector of `d` numbers: row i has the numbers and columns from
+/// `starts[i]` to `starts[i + 1]`.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckedRows<'a, E, I> {
     numbers: &'a [E],

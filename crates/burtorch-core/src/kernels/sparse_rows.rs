@@ -18,8 +18,8 @@ pub struct SparseRows<E> {
 }
 
 leveled! {
-    /// `to[k]` = the inner product of `x` with row `list[k]` of `rows`. Rows that `list` names behind the length of `to` are asked
-    /// for as well, because they come next.
+    /// `to[k]` = the inner product of `x` with row `list[k]` of `rows`. Rows listed beyond the length of `to` are
+    /// prefetched, because they come next.
     pub fn dots_of_sparse_rows<E>(rows: &SparseRows<E>, list: &[u32], x: &[E], to: &mut [E]) = dots_at;
 
     /// [`dots_of_sparse_rows`] of two points: rows are read once.
@@ -34,7 +34,7 @@ leveled! {
 const AHEAD: usize = 8;
 
 impl<E> SparseRows<E> {
-    /// `None` unless starts ascend to the number of values, of columns there are as many, and all of them are below `d`.
+    /// `None` unless starts ascend to the number of values, there are as many columns, and all columns are below `d`.
     pub fn new(starts: Vec<usize>, columns: Vec<u32>, values: Vec<E>, d: usize) -> Option<Self> {
         let ends = starts.is_sorted() && starts.last() == Some(&values.len());
         let is_right = ends && columns.len() == values.len() && columns.iter().all(|&c| (c as usize) < d);

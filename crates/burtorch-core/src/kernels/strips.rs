@@ -9,7 +9,7 @@ use super::float::{KernelFloat, Pack};
 use super::levels::{Target, leveled};
 use super::two::{Two, by_two};
 
-/// What is done with strips.
+/// An operation on strips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StripOp {
     /// The numbers of another strip.
@@ -76,13 +76,13 @@ impl StripOp {
 /// An operation: `n` numbers from `to` on, of strips that begin at `of`.
 #[derive(Clone, Copy, Debug)]
 pub struct Strip {
-    /// What is done.
+    /// The operation.
     pub op: StripOp,
     /// How many numbers; of a gather, the numbers of its list.
     pub n: u32,
     /// Where the first result goes.
     pub to: u32,
-    /// Where the operands begin; of a gather and of what is added at places, the first place in the list.
+    /// The starts of the operands; for a gather or a scattered addition also the first index in the list.
     pub of: [u32; 3],
 }
 
@@ -124,8 +124,8 @@ impl Strips {
         self.list.push(strip);
     }
 
-    /// Lets an operation write elsewhere, where no other one reads what it writes now; false if it cannot: it collects numbers, or an
-    /// operation after it, or its own operands, meet the new place.
+    /// Makes an operation write to another strip that no other operation reads afterwards; returns false if this is
+    /// impossible: it accumulates, or a later operation, or its own operands, overlap the new strip.
     pub fn write_to(&mut self, at: usize, n: usize, to: usize) -> bool {
         let meets = |from: u32, len: u32| (from as usize) < to + n && to < (from + len) as usize;
         let touches = |strip: &Strip| match strip.op {

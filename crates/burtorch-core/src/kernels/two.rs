@@ -30,9 +30,9 @@ pub enum OneOfTwo {
 /// Two operations that are done in one pass: the second takes the result of the first and another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Two {
-    /// What is done with the first two operands; a negation reads one of them.
+    /// The operation on the first two operands; a negation reads one of them.
     pub first: OneOfTwo,
-    /// What is done with its result and the third.
+    /// The operation on its result and the third operand.
     pub second: OneOfTwo,
     /// Whether that result is the second's right operand.
     pub to_right: bool,

@@ -20,10 +20,10 @@ pub const fn weight_grad_scratch_len(n_in: usize, samples: usize) -> usize {
 }
 
 leveled! {
-    /// `dW = sum over samples of dy x^T` and `db = sum of dy`, or the same added to what `dw` and `bias_grad` hold.
+    /// `dW = sum over samples of dy x^T` and `db = sum of dy`, or the same added to `dw` and `bias_grad`.
     ///
     /// `dy` and `x` are lists of lane groups, in sample order: group g holds `n_out x L` and `n_in x L` numbers.
-    /// `scratch` holds at least [`weight_grad_scratch_len`] numbers; what is in it does not matter.
+    /// `scratch` holds at least [`weight_grad_scratch_len`] numbers; its content does not matter.
     pub fn affine_weight_grad_lanes<E, const L>(
         dy: &[&[E]],
         x: &[&[E]],
@@ -45,7 +45,7 @@ leveled! {
     ) = sgd_update_at;
 }
 
-/// What becomes of a sum over all samples.
+/// The use of a sum over all samples.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Fate<E> {
     /// Overwrites.

@@ -14,12 +14,12 @@ use crate::scalar::Scalar;
 use crate::simd::{Real, Simd, SimdFloat, SimdUint, array_of};
 use crate::sync::stop::Pace;
 
-/// Weights of which parts are asked for.
+/// Weights with partly requested gradients.
 #[derive(Clone, Debug)]
 pub struct WeightParts<'a> {
     /// The weights among the parameters.
     pub weights: Range<usize>,
-    /// What is not asked for, ascending: every range overlaps the weights.
+    /// The ranges not requested, ascending: every range overlaps the weights.
     pub skipped: &'a [Range<u32>],
 }
 
@@ -113,8 +113,8 @@ pub struct OneWeight {
 }
 
 leveled! {
-    /// The parts of `dy x^T` that are asked for, set or added to `out`, which holds a number for each weight, or for each that is
-    /// asked for.
+    /// The requested parts of `dy x^T`, set or added to `out`, which holds a number for each weight, or for each
+    /// requested one.
     pub fn affine_weight_grad_parts<E>(dy: &[E], x: &[E], parts: &WeightParts<'_>, out: &mut [E], mode: Mode) = parts_at;
 
     /// The gradients of single weights over lane groups, as `affine_weight_grad_lanes` takes them, set or added.

@@ -1,4 +1,4 @@
-//! The character model of the paper: embeddings of the last symbols, one hidden layer, logits of the next symbol.
+//! The character model of the paper: embeddings of the last tokens, one hidden layer, logits of the next token.
 
 use super::{
     Activation, Input, Label, Linear, Model, NamedTensors, SHARED, check_below, check_label, check_len, loss_of, within,
@@ -13,7 +13,7 @@ use crate::scalar::Float;
 /// chaotic: two runs that differ in the last bit diverge after some hundred steps. With 1/2 they stay together.
 const EMBEDDING_DEVIATION: f64 = 0.5;
 
-/// The numbers that make a [`CharMlp`]. The default is the paper's.
+/// The sizes of a [`CharMlp`]. The default is the paper's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CharMlpShape {
     /// Symbols.
@@ -32,10 +32,10 @@ impl Default for CharMlpShape {
     }
 }
 
-/// `logits = W2 tanh(W1 [e_1, .., e_context] + b1) + b2`, with `e_k` the embedding of the k-th symbol of the context.
+/// `logits = W2 tanh(W1 [e_1, .., e_context] + b1) + b2`, with `e_k` the embedding of the k-th token of the context.
 ///
-/// Its tensors lie in the order embedding, W1, b1, W2, b2. Embeddings are read as views: nothing is copied into the
-/// graph, and only rows that the context names receive a gradient.
+/// Its tensors have the order embedding, W1, b1, W2, b2. Embeddings are read as views: nothing is copied into the
+/// graph, and only the rows used receive a gradient.
 ///
 /// ```
 /// use burtorch_core::Parameters;
@@ -53,7 +53,7 @@ pub struct CharMlp {
 }
 
 impl CharMlp {
-    /// Appends the model's tensors, named `name.embedding`, `name.hidden.weight`, ... where a name is given.
+    /// Appends the model's tensors, named `name.embedding`, `name.hidden.weight`, ... if a name is given.
     pub fn new<E: Float>(params: &mut Parameters<'_, E>, shape: CharMlpShape, name: Option<&str>) -> Result<Self> {
         let CharMlpShape { vocab, context, embedding, hidden } = shape;
         if [vocab, context, embedding, hidden].contains(&0) {

@@ -8,14 +8,14 @@ use crate::kernels::tokens::TOKEN_LANES;
 use crate::params::{Init, Parameters, Slice, Tensor};
 use crate::scalar::Float;
 
-/// The numbers that make a [`Gpt`]. The default is the paper's: 46,289 parameters.
+/// The sizes of a [`Gpt`]. The default is the paper's: 46,289 parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GptShape {
     /// Symbols.
     pub vocab: usize,
     /// The most tokens it reads at once.
     pub context: usize,
-    /// Blocks one after another.
+    /// The number of blocks.
     pub layers: usize,
     /// Heads of attention in each.
     pub heads: usize,
@@ -23,7 +23,7 @@ pub struct GptShape {
     pub width: usize,
     /// Width of a feed-forward layer, in widths.
     pub expansion: usize,
-    /// What layer norms add to the variance.
+    /// The constant that layer norms add to the variance.
     pub eps: f64,
     /// Whether there is a layer norm after the last block.
     pub final_norm: bool,
@@ -203,11 +203,11 @@ impl Block {
     }
 }
 
-/// Token and position embeddings, blocks, and a layer of logits for the symbol after each token.
+/// Token and position embeddings, blocks, and a layer of logits for the token after each position.
 ///
-/// Its tensors lie in the order: tokens (vocab x width), positions (context x width); for each block gain and bias of
-/// the first norm, queries, keys, values, mixing weights and bias, gain and bias of the second norm, W1, b1, W2, b2; then
-/// gain and bias of the final norm if there is one; then weights (vocab x width) and biases of the logits.
+/// Its tensors have the order: tokens (vocab x width), positions (context x width); for each block gain and bias of the
+/// first norm, queries, keys, values, mixing weights and bias, gain and bias of the second norm, W1, b1, W2, b2; then
+/// gain and bias of the final norm, if any; then weights (vocab x width) and biases of the logits.
 ///
 /// ```
 /// use burtorch_core::Parameters;
@@ -230,7 +230,7 @@ pub struct Gpt {
 const EMBEDDING_DEVIATION: f64 = 0.5;
 
 impl Gpt {
-    /// Appends the model's tensors, named `name.tokens`, `name.positions`, `name.blocks.0.norm1.weight`, ... where a name
+    /// Appends the model's tensors, named `name.tokens`, `name.positions`, `name.blocks.0.norm1.weight`, ... if a name
     /// is given.
     pub fn new<E: Float>(params: &mut Parameters<'_, E>, shape: GptShape, name: Option<&str>) -> Result<Self> {
         let GptShape { vocab, context, layers, heads, width, expansion, .. } = shape;
@@ -287,7 +287,7 @@ impl Gpt {
         all
     }
 
-    /// How many parameters it has: its tensors lie one after another.
+    /// The number of parameters; the tensors are contiguous.
     pub fn n_parameters(&self) -> usize {
         self.head.1.slice().range().end - self.tokens.slice().range().start
     }

@@ -8,7 +8,7 @@ use crate::ops::Op;
 use crate::params::{Init, Parameters, Tensor};
 use crate::scalar::{Float, Scalar};
 
-/// What a layer does to each of its outputs.
+/// The activation applied to each output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// No activation.
@@ -83,7 +83,7 @@ pub struct Linear {
 
 impl Linear {
     /// Appends the layer's tensors: the weights (`n_out x n_in`), then the biases, which start at 0. Named
-    /// `name.weight` and `name.bias` where a name is given.
+    /// `name.weight` and `name.bias` if a name is given.
     pub fn new<E: Float>(
         params: &mut Parameters<'_, E>,
         n_in: usize,
@@ -123,7 +123,7 @@ impl Linear {
         self.weight.shape().dims()[1] as usize
     }
 
-    /// How many numbers it gives.
+    /// The number of outputs.
     pub fn n_out(&self) -> usize {
         self.weight.shape().dims()[0] as usize
     }

@@ -7,7 +7,7 @@ use crate::kernels::BlockMath;
 use crate::params::Parameters;
 use crate::scalar::Float;
 
-/// Dense layers one after another: `activation` after each but the last, which ends plain.
+/// Consecutive dense layers: `activation` after each but the last.
 ///
 /// The loss is softmax cross-entropy for classes and probabilities, the mean squared difference for numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    /// Appends the tensors of `sizes.len() - 1` layers; `sizes` begins with the number of inputs. Layer k is named
-    /// `name.k` where a name is given.
+    /// Appends the tensors of `sizes.len() - 1` layers; `sizes` starts with the number of inputs. Layer k is named
+    /// `name.k` if a name is given.
     pub fn new<E: Float>(
         params: &mut Parameters<'_, E>,
         sizes: &[usize],
@@ -45,7 +45,7 @@ impl Mlp {
         })
     }
 
-    /// Layers one after another, at least one, each taking what the one before it gives.
+    /// Consecutive layers, at least one, each with the outputs of the previous one as inputs.
     pub fn of_layers(layers: Vec<Linear>) -> Result<Self> {
         let Some(first) = layers.first() else {
             return Err(Error::EmptyReduction { op: "a model" });
@@ -70,7 +70,7 @@ impl Mlp {
         self.layers[0].n_in()
     }
 
-    /// How many numbers it gives.
+    /// The number of outputs.
     pub fn n_out(&self) -> usize {
         self.layers[self.layers.len() - 1].n_out()
     }

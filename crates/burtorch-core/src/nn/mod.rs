@@ -30,7 +30,7 @@ fn within(part: &str, tensors: NamedTensors) -> impl Iterator<Item = (String, Te
     tensors.into_iter().map(move |(name, tensor)| (format!("{part}.{name}"), tensor))
 }
 
-/// What a model is given: one sample, or several one after another.
+/// The input of a model: one sample, or several in sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Input<'a, E> {
     /// Token ids.
@@ -39,7 +39,7 @@ pub enum Input<'a, E> {
     Numbers(&'a [E]),
 }
 
-/// What a model is to answer: for one sample, or for several one after another.
+/// The target of a model: for one sample, or for several in sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Label<'a, E> {
     /// Classes; a single one for a model with one output per sample.
@@ -97,9 +97,9 @@ impl<'a, E> Label<'a, E> {
     }
 }
 
-/// What maps a sample to a loss.
+/// Maps a sample to a loss.
 ///
-/// With lanes, `x` and `y` hold one sample per lane, one after another.
+/// With lanes, `x` and `y` hold one sample per lane, in sequence.
 pub trait Model<S: Scalar>: Sync {
     /// The identity of the parameters that the model reads.
     fn store(&self) -> u64;

@@ -42,7 +42,7 @@ impl Neuron {
         })
     }
 
-    /// Appends the output for `x`, which has as many scalars as there are weights.
+    /// Appends the output for `x`, which has one scalar per weight.
     pub fn forward<S: Scalar>(
         &self,
         graph: &mut Graph<'_, S>,

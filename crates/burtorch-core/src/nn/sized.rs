@@ -47,7 +47,7 @@ impl<const N: usize> Run<N> {
         graph.constants(&values).map(Run)
     }
 
-    /// The nodes, if there are `N`.
+    /// The nodes, if there are exactly `N`.
     pub fn of(range: Range) -> Option<Self> {
         (range.len() == N).then_some(Run(range))
     }

@@ -28,7 +28,7 @@ use crate::scalar::{RowMath, Scalar};
 use crate::simd::array_of;
 use formulas::*;
 
-/// How many operands an op takes, and of what kind.
+/// The number and kind of an op's operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arity {
     /// No operands: leaves, constants, parameters.
@@ -78,11 +78,11 @@ pub struct OpInfo {
     pub folds: Option<Op>,
     /// For a reduction: the method of vectors; empty if there is none.
     pub method: &'static str,
-    /// What rewriting passes and planners may rely on.
+    /// The properties for rewriting passes and planners.
     pub is: Properties,
 }
 
-/// What is true of an op besides its formulas; see the table.
+/// The properties of an op besides its formulas; see the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
     /// Exchanging the operands changes no bit.
@@ -93,7 +93,7 @@ pub struct Properties {
     pub through: bool,
     /// It takes a few arithmetic instructions.
     pub quick: bool,
-    /// The partial takes long and multiplies the adjoint: programs keep it beside the value.
+    /// The partial is expensive and multiplies the adjoint: programs store it with the value.
     pub keeps: bool,
     /// Its code is kept small: sweeps and programs take a few instructions more for it.
     pub rare: bool,

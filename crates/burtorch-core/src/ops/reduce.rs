@@ -60,7 +60,7 @@ impl Reduction {
         })
     }
 
-    /// Writes into `out[i]` what the adjoint `g` contributes to `xs[i]`.
+    /// Writes the contribution of the adjoint `g` to `xs[i]` into `out[i]`.
     #[inline]
     pub fn pull<S: Scalar>(self, g: S, xs: &[S], out: &mut [S]) {
         match self.0 {
@@ -130,8 +130,8 @@ pub(crate) fn mean_of<S: Scalar>(xs: &[S]) -> S::Compute {
     S::Compute::select(is_finite, first_guess, sum_apart(xs) / n)
 }
 
-/// The sum of squared deviations from the mean over `divisor`, in two passes. The deviations of a rounded mean do not add
-/// up to 0; what they add up to is taken out again.
+/// The sum of squared deviations from the mean over `divisor`, in two passes. The deviations from a rounded mean do not
+/// sum to 0; their sum is subtracted again.
 #[inline(never)]
 pub fn variance_of<S: Scalar>(xs: &[S], divisor: S::Compute) -> S::Compute {
     let m = mean_of(xs);

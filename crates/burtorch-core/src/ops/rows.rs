@@ -15,7 +15,7 @@ macro_rules! by_opcode {
         with_constant { $( #[doc = $kdoc:literal] $K:ident $kname:ident $kpaper:literal { $($kbody:tt)* } )* }
         $($rest:tt)*
     ) => {
-        /// The value of an elementwise op; `y` is not looked at if it is unary. `None` for ops that are not elementwise.
+        /// The value of an elementwise op; `y` is ignored if it is unary. `None` for ops that are not elementwise.
         pub fn row_value<S: RowMath>(op: Op, x: S, y: S) -> Option<S> {
             Some(match op {
                 $( Op::$U => table::$U::y(x), )*
@@ -25,7 +25,8 @@ macro_rules! by_opcode {
             })
         }
 
-        /// What the adjoint `g` of an elementwise op with the value `z` contributes to operand `k`. `None` for other ops.
+        /// The contribution of the adjoint `g` of an elementwise op with the value `z` to operand `k`. `None` for other
+        /// ops.
         pub fn row_partial<S: RowMath>(op: Op, k: usize, g: S, x: S, y: S, z: S) -> Option<S> {
             Some(match (op, k) {
                 $( (Op::$U, 0) => table::$U::dx(g, x, z), )*
@@ -55,7 +56,7 @@ macro_rules! by_function {
         })* }
         slice { $($slice:tt)* }
     ) => {
-        /// An elementary function: what formulas of rows call besides arithmetic.
+        /// An elementary function: the functions called by formulas of rows.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Function {
             $( $(#[$doc])* $row, )*
@@ -92,7 +93,7 @@ macro_rules! by_function {
                 }
             }
 
-            /// The op of the table that it is; helpers, which are partials of ops, are none.
+            /// The op of the table with this function; `None` for helpers, which are partials of ops.
             pub fn op(self) -> Option<Op> {
                 Some(match self {
                     $( Function::$row => Op::$row, )*
@@ -113,7 +114,8 @@ macro_rules! by_function {
                 }
             }
 
-            /// What the adjoint `g` of its value `z` contributes to argument `k`; `None` where that argument receives nothing.
+            /// The contribution of the adjoint `g` of the value `z` to argument `k`; `None` if that argument has no
+            /// gradient.
             #[allow(unused_variables, unreachable_patterns)]
             pub fn partial<S: RowMath>(self, k: usize, g: S, x: S, y: S, z: S) -> Option<S> {
                 if let Some(op) = self.op() {

@@ -117,8 +117,8 @@ impl Asynchronous {
         })
     }
 
-    /// FedBuff of clients with these samples, who take so many steps of batches that `batch` draws; and what each sample
-    /// counts in f, unless all count the same.
+    /// FedBuff with clients that own these samples and take this many steps on batches drawn by `batch`; and the weight
+    /// of each sample in f, unless all are equal.
     pub fn of_clients(
         (buffer, server_step): (u64, f64),
         samples: Vec<Vec<u32>>,

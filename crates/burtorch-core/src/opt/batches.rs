@@ -11,7 +11,7 @@ use super::worker::{Room, Who, Worker};
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
 
-/// What clients that take steps of their own have in common: who takes part, how many steps, of which samples.
+/// The common part of clients with local steps: cohort, number of steps, and samples.
 #[derive(Debug)]
 pub struct LocalSteps {
     cohort: Sampler,

@@ -23,7 +23,7 @@ use crate::memory;
 use crate::scalar::Float;
 use crate::sync::{self, Mutex};
 
-/// Who holds which samples, and what they send.
+/// The division of samples among clients, and their compressor.
 pub struct Clients {
     blocks: Vec<Mutex<Block>>,
     n: usize,
@@ -74,7 +74,7 @@ impl Clients {
         Self::of_process(parts, 0..n, n_samples, d, compressor)
     }
 
-    /// Of these clients only those in the range `here` are at work in this process: give it an [`Exchange`].
+    /// Only the clients in the range `here` are processed here: it needs an [`Exchange`].
     pub fn of_process(
         mut parts: Vec<Vec<u32>>,
         here: Range<usize>,
@@ -116,7 +116,7 @@ impl Clients {
         })
     }
 
-    /// Learns what the other processes' clients send.
+    /// Sets the exchange that provides the messages of other processes' clients.
     pub fn set_exchange(&mut self, exchange: Box<dyn Exchange>) {
         self.exchange = Some(exchange);
     }
@@ -141,7 +141,7 @@ impl Clients {
         self.here.len()
     }
 
-    /// What each sample counts in f, unless all count the same.
+    /// The weight of each sample in f, unless all are equal.
     pub fn weights(&self) -> Option<Vec<f64>> {
         self.weights.clone()
     }

@@ -96,7 +96,7 @@ pub struct Marina {
 }
 
 impl Marina {
-    /// With this probability of full gradients; `local` says who takes part in other steps, and the batches.
+    /// With full gradients at this probability; `local` defines the cohort of the other steps, and the batches.
     pub fn new(clients: Clients, local: LocalSteps, p: f64) -> Result<Self> {
         Ok(Marina { clients, local, p: probability(p)?, g: Vec::new(), new: Vec::new(), coin: None })
     }

@@ -4,7 +4,7 @@ use crate::draw::{Draw, Purpose};
 use crate::error::{Error, Result};
 use crate::memory;
 
-/// What multiplies a worker's time for a job.
+/// The random factor of a worker's time for a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spread {
     /// 1.
@@ -37,7 +37,7 @@ fn check(what: &'static str, numbers: &[f64], is_zero_allowed: bool) -> Result<(
 }
 
 impl Delays {
-    /// For workers that take so many seconds.
+    /// For workers with these seconds per job.
     pub fn new(seconds: &[f64], spread: Spread) -> Result<Self> {
         check("the seconds of a worker", seconds, false)?;
         if let Spread::LogNormal(constant) | Spread::Pareto(constant) = spread {
@@ -82,8 +82,9 @@ pub struct Network {
 const MOST_LOST: f64 = 0.99;
 
 impl Network {
-    /// `compute` is the time of an oracle call of each client; an exchange takes the latency twice and its bits by the bandwidth,
-    /// which may be infinite. With the probability `dropout` what a client did in a round is lost, and it starts again.
+    /// `compute` is the time of an oracle call of each client; an exchange takes twice the latency plus its bits
+    /// divided by the bandwidth, which may be infinite. With probability `dropout` a client's work in a round is lost,
+    /// and it starts again.
     pub fn new(compute: Delays, latency: f64, bits_per_second: f64, dropout: f64) -> Result<Self> {
         check("latency", &[latency], true)?;
         if !(0.0..=MOST_LOST).contains(&dropout) {

@@ -68,13 +68,13 @@ impl Method for Ef14 {
     }
 }
 
-/// EF21 (Richtarik, Sokolov and Fatkhullin 2021): `x+ = prox(x - step g)`; client i sends m_i = C(v_i - g_i), `g_i += m_i`, and g
-/// is the mean of all g_i. Here v_i is grad f_i(x+); with momentum (EF21-SGDM: Fatkhullin, Tyurin and Richtarik 2023) `v_i+ = (1 -
-/// momentum) v_i + momentum grad`, of a batch of the client's samples. Where only a cohort takes part it is EF21-PP
-/// (Fatkhullin et al. 2021); where the server compresses as well, EF21-BC.
+/// EF21 (Richtarik, Sokolov and Fatkhullin 2021): `x+ = prox(x - step g)`; client i sends m_i = C(v_i - g_i), `g_i +=
+/// m_i`, and g is the mean of all g_i. Here v_i is grad f_i(x+); with momentum (EF21-SGDM: Fatkhullin, Tyurin and
+/// Richtarik 2023) `v_i+ = (1 - momentum) v_i + momentum grad`, of a batch of the client's samples. With cohorts it is
+/// EF21-PP (Fatkhullin et al. 2021); with a compressing server, EF21-BC.
 ///
-/// Clients keep g_i and v_i in numbers of type `T`. Where these are `f32`, m_i is what g_i moves by when C(v_i - g_i) is added to
-/// it and rounded, so that g stays the mean of all g_i.
+/// Clients store g_i and v_i as numbers of type `T`. For `f32`, m_i is the change of g_i when C(v_i - g_i) is added and
+/// rounded, so that g stays the mean of all g_i.
 #[derive(Debug)]
 pub struct Ef21<T> {
     clients: Clients,
@@ -132,8 +132,9 @@ impl Downlink {
 }
 
 impl<T: Float> Ef21<T> {
-    /// With g_i and v_i that start at the clients' gradients or at 0; `local` says who takes part, and the batches. An error for
-    /// `f32` with a compressor that rounds, or scales what it sends: its messages could not say what g_i moves by.
+    /// With g_i and v_i that start at the clients' gradients or at 0; `local` defines the cohort and the batches. An
+    /// error for `f32` with a compressor that rounds, or scales its numbers: its messages could not represent the
+    /// change of g_i.
     pub fn new(clients: Clients, local: LocalSteps, momentum: f64, from_gradient: bool) -> Result<Self> {
         if is_rounded::<T>() && !clients.send_numbers() {
             return Err(Error::BadArgument {
@@ -148,7 +149,7 @@ impl<T: Float> Ef21<T> {
         Ok(Ef21 { clients, local, momentum, from_gradient, shifts, averages, next_averages, g, new, down: None })
     }
 
-    /// The server compresses what it sends as well.
+    /// Makes the server compress its messages as well.
     pub fn set_downlink(&mut self, compressor: Compressor) {
         let (mean, new, rest, message) = (Vec::new(), Vec::new(), Vec::new(), Message::new());
         self.down = Some(Downlink { compressor, mean, new, rest, message, bits: 0.0 });

@@ -25,7 +25,7 @@ struct Joined {
 const WHAT: &str = "a list of samples";
 
 impl FiniteSum {
-    /// Sums of the same d, one after the other. None of them is made of others.
+    /// Joins sums of the same d, in sequence. None of them may be a joined sum.
     pub fn joined(sums: Vec<Arc<FiniteSum>>) -> Result<Self> {
         let bad =
             |expected: &str, found: String| Error::BadArgument { what: "clients", expected: expected.into(), found };

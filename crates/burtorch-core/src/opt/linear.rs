@@ -10,7 +10,7 @@ use crate::kernels;
 use crate::memory;
 use crate::simd::slices;
 
-/// How a product z and a label b make a value.
+/// The value as a function of the product z and the label b.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// `log(1 + e^(-b z))`, with labels -1 and 1.

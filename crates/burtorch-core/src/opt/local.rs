@@ -98,8 +98,8 @@ impl Method for Scaffnew {
     }
 }
 
-/// FedAvg (McMahan et al. 2017): the clients that take part start at x and take so many steps, of SGD or of gradient descent,
-/// on their own samples; x+ is the mean of where they arrive.
+/// FedAvg (McMahan et al. 2017): participating clients start at x and take local steps of SGD or gradient descent on
+/// their own samples; x+ is the mean of their results.
 #[derive(Debug)]
 pub struct FedAvg {
     clients: Clients,
@@ -147,10 +147,11 @@ impl Method for FedAvg {
     }
 }
 
-/// SCAFFOLD (Karimireddy et al. 2020, option II): the clients that take part start at x and take steps `y -= step (grad f_i(y) -
-/// c_i + c)`; then `c_i+ = c_i - c + (x - y)/(steps step)`, x moves by `server_step` times the mean of y - x, and c stays the mean of all c_i.
+/// SCAFFOLD (Karimireddy et al. 2020, option II): participating clients start at x and take steps `y -= step (grad
+/// f_i(y) - c_i + c)`; then `c_i+ = c_i - c + (x - y)/(steps step)`, x moves by `server_step` times the mean of y - x,
+/// and c stays the mean of all c_i.
 ///
-/// Clients keep c_i in numbers of type `T`. They send what a rounded c_i moves by.
+/// Clients store c_i as numbers of type `T`. They send the change of the rounded c_i.
 #[derive(Debug)]
 pub struct Scaffold<T> {
     clients: Clients,

@@ -1,6 +1,6 @@
 //! The common part of all methods: the iterate, draws, counts, and steps that are complete or undone.
 //!
-//! A [`Runner`] owns a method and its iterate. A step has two parts: [`Method::propose`] computes everything beside the state,
+//! A [`Runner`] owns a method and its iterate. A step has two parts: [`Method::propose`] computes everything except the state,
 //! and may fail or be interrupted; [`Method::commit`] stores it and cannot fail. Promises: after an error, including a
 //! step whose result is not finite, the last iterate and all state are unchanged; no heap call after warm-up.
 
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::kernels;
 use crate::memory;
 
-/// Choices that are given in place of drawn ones.
+/// Given choices that replace draws.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choices<'a> {
     /// The batch, or the clients that take part.
@@ -23,11 +23,11 @@ pub struct Choices<'a> {
     pub coin: Option<bool>,
     /// Uniform numbers for the compressor of each client.
     pub compression: Option<&'a [Vec<f64>]>,
-    /// Clients of the cohort who do not take part after all. Only methods that draw a cohort can do without them.
+    /// Clients of the cohort that drop out. Only methods with cohorts support this.
     pub missing: &'a [u32],
 }
 
-/// What a step cost.
+/// The cost of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Gradients of single samples; a difference of two counts as two.
@@ -55,7 +55,7 @@ impl std::ops::AddAssign for Cost {
     }
 }
 
-/// What a step may use besides the method's own state.
+/// The environment of a step besides the method's own state.
 #[derive(Debug)]
 pub struct Env<'a> {
     /// The problem.
@@ -70,7 +70,7 @@ pub struct Env<'a> {
     pub round: u64,
     /// Threads for gradients and clients.
     pub threads: usize,
-    /// What is given in place of draws.
+    /// Given choices that replace draws.
     pub choices: Choices<'a>,
     /// Memory of gradients.
     pub workspace: &'a mut Workspace,
@@ -87,13 +87,13 @@ impl Env<'_> {
         self.choices.coin.unwrap_or_else(drawn)
     }
 
-    /// Makes `out` the weighted sum of gradients at `x`, less those at `minus`.
+    /// Sets `out` to the weighted sum of gradients at `x`, minus those at `minus`.
     pub fn grad(&mut self, x: &[f64], minus: Option<&[f64]>, samples: Samples<'_>, out: &mut [f64]) -> Result<()> {
         out.fill(0.0);
         self.problem.grad(x, minus, samples, self.threads, self.workspace, out)
     }
 
-    /// Makes `out` the difference of weighted sums of gradients at two points, plus `base`.
+    /// Sets `out` to the difference of weighted sums of gradients at two points, plus `base`.
     pub fn grad_from(
         &mut self,
         points: [&[f64]; 2],
@@ -104,12 +104,12 @@ impl Env<'_> {
         self.problem.grad_from(points, base, samples, self.threads, self.workspace, out)
     }
 
-    /// Makes `out` the gradient at `x`.
+    /// Sets `out` to the gradient at `x`.
     pub fn full_grad(&mut self, x: &[f64], out: &mut [f64]) -> Result<()> {
         self.grad(x, None, Samples::mean(self.problem.all()), out)
     }
 
-    /// An error unless there is no proximal term.
+    /// An error if there is a proximal term.
     pub fn without_prox(&self) -> Result<()> {
         if self.prox == Prox::Zero {
             return Ok(());
@@ -270,7 +270,7 @@ impl Runner {
         self.round
     }
 
-    /// What all steps cost, and the start.
+    /// The cost of all steps and of the start.
     pub fn cost(&self) -> Cost {
         self.cost
     }
@@ -280,7 +280,7 @@ impl Runner {
         self.method.drawn()
     }
 
-    /// Calls `with` for every part of the state but what clients keep, the iterate first.
+    /// Calls `with` for every part of the state except the clients' vectors, the iterate first.
     pub fn for_parts(&mut self, mut with: impl FnMut(&'static str, &mut [f64]) -> Result<()>) -> Result<()> {
         with("x", &mut self.x)?;
         self.method.parts().into_iter().try_for_each(|(name, part)| with(name, part))
@@ -291,12 +291,12 @@ impl Runner {
         self.method.kept()
     }
 
-    /// Goes on as if so many steps had been taken at such a cost, once the parts of the state have been replaced.
+    /// Sets the number of steps and their cost, after the parts of the state have been replaced.
     pub fn restore(&mut self, round: u64, cost: Cost) {
         (self.round, self.cost) = (round, cost);
     }
 
-    /// Makes samples count differently in [`Runner::evaluate`]: their factors, one for each.
+    /// Sets the weights of samples in [`Runner::evaluate`], one per sample.
     pub fn weigh(&mut self, weights: Option<Vec<f64>>) {
         self.weights = weights.filter(|weights| weights.len() == self.problem.n());
     }

@@ -47,7 +47,7 @@ fn clip(x: f64, low: f64, high: f64) -> f64 {
 }
 
 impl Prox {
-    /// The same, if its numbers make sense: factors at least 0, radii above 0, and an interval that is not empty.
+    /// The same after a check of its constants: factors at least 0, radii above 0, and a nonempty interval.
     pub fn checked(self) -> Result<Self> {
         let bad = |what, expected: &str, found: f64| {
             Err(Error::BadArgument { what, expected: expected.into(), found: found.to_string() })
@@ -67,7 +67,7 @@ impl Prox {
         }
     }
 
-    /// R(x); 0 for sets, whose points are taken to lie inside.
+    /// R(x); 0 for sets, assuming that x is inside.
     pub fn value(&self, x: &[f64]) -> f64 {
         let sum = || x.iter().map(|x| x.abs()).sum::<f64>();
         let squares = || x.iter().map(|x| x * x).sum::<f64>();

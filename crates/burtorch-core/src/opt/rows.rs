@@ -70,7 +70,7 @@ pub(super) fn check_finite(numbers: &[f64], what: &'static str) -> Result<()> {
 }
 
 impl Rows {
-    /// Dense rows of `d` numbers, one after the other.
+    /// Dense rows of `d` numbers, in sequence.
     pub fn dense(values: Vec<f64>, d: usize) -> Result<Self> {
         if d == 0 || values.is_empty() || !values.len().is_multiple_of(d) {
             let found = format!("{} numbers in rows of {d}", values.len());

@@ -157,7 +157,7 @@ impl Sampler {
         }
     }
 
-    /// Draws the batch of a round for a client (0 where there are none).
+    /// Draws the batch of a round for a client (0 without clients).
     pub fn draw(&mut self, seed: u64, round: u64, client: u64) -> Result<()> {
         if self.next_of.take() == Some((seed, round, client)) {
             std::mem::swap(&mut self.indices, &mut self.next);
@@ -226,7 +226,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Takes the batch that is given, with the weights the rule would give it.
+    /// Uses the given batch, with the weights that the rule would give it.
     pub fn take(&mut self, indices: &[u32]) -> Result<()> {
         if let Some(&wrong) = indices.iter().find(|&&i| i as usize >= self.n) {
             return Err(Error::OutOfRange { what: "sample", found: wrong.into(), max: self.n as u64 - 1 });

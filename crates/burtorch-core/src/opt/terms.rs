@@ -78,8 +78,8 @@ pub trait Terms: Send + Sync {
     ) -> Result<()>;
 }
 
-/// What is added to each term: `l2/2 |x|^2 + nonconvex * sum x_j^2/(1 + x_j^2)`; the latter adds 2 * nonconvex to a term's
-/// smoothness constant.
+/// The regulariser of each term: `l2/2 |x|^2 + nonconvex * sum x_j^2/(1 + x_j^2)`; the latter adds 2 * nonconvex to a
+/// term's smoothness constant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Regulariser {
     /// Factor of half the squared norm.
@@ -155,7 +155,7 @@ impl std::fmt::Debug for FiniteSum {
 }
 
 impl FiniteSum {
-    /// Terms, each with the regulariser, whose factors are finite and not negative.
+    /// Terms, each with the regulariser, whose factors are finite and nonnegative.
     pub fn new(terms: Box<dyn Terms>, regulariser: Regulariser) -> Result<Self> {
         for (what, factor) in [("l2", regulariser.l2), ("nonconvex", regulariser.nonconvex)] {
             if !(factor >= 0.0 && factor.is_finite()) {
@@ -184,7 +184,7 @@ impl FiniteSum {
         self.terms.d()
     }
 
-    /// The features of samples, where terms are made of such.
+    /// The feature rows of samples, if terms have them.
     pub fn rows(&self) -> Option<&Rows> {
         self.terms.rows()
     }
@@ -194,7 +194,7 @@ impl FiniteSum {
         &self.all
     }
 
-    /// What is added to each term.
+    /// The regulariser of each term.
     pub fn regulariser(&self) -> Regulariser {
         self.regulariser
     }
@@ -249,8 +249,8 @@ impl FiniteSum {
         Ok(if self.regulariser == Regulariser::default() { sum } else { sum + scale * self.regulariser.loss(x) })
     }
 
-    /// Adds the weighted sum of the gradients of samples at `x` to `out`, less those at `minus`, which costs one pass over
-    /// the data as well. Where there is an error, `out` may hold a part of it.
+    /// Adds the weighted sum of the gradients of samples at `x` to `out`, minus those at `minus`, in the same pass over
+    /// the data. On an error, `out` may hold a part of it.
     pub fn grad(
         &self,
         x: &[f64],
@@ -265,8 +265,9 @@ impl FiniteSum {
         Ok(())
     }
 
-    /// Makes `out` the difference of the weighted sums of gradients of samples at `x` and `y`, plus `base`: what estimates of
-    /// reduced variance are. In fewer passes over `out` than [`FiniteSum::grad`] and a sum, with the same bits.
+    /// Sets `out` to the difference of the weighted sums of gradients of samples at `x` and `y`, plus `base`, as
+    /// variance-reduced estimates need. Takes fewer passes over `out` than [`FiniteSum::grad`] and a sum, with the same
+    /// bits.
     #[allow(clippy::too_many_arguments, reason = "as many as a gradient's, and what it is added to")]
     pub fn grad_from(
         &self,

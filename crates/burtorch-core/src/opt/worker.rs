@@ -35,7 +35,7 @@ pub(super) struct Who {
     pub(super) here: usize,
 }
 
-/// What a client sends in a round.
+/// The message of a client in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sends {
     /// Nothing: the sum is needed only for the iterate that is shown.

@@ -126,7 +126,7 @@ mod tests {
 
     /// Compares with an array of flags, with more ranges than are kept separate.
     #[test]
-    fn claims_leave_what_zeroing_and_adding_leave() {
+    fn claims_have_the_result_of_zeroing_and_adding() {
         let mut state = 1u64;
         let mut draw = |n: u64| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -9,12 +9,12 @@ use crate::error::Result;
 use crate::scalar::Float;
 
 impl<E: Float> Parameters<'_, E> {
-    /// Makes numbers fixed: no gradient, no gradient memory, no work. Freezing twice changes nothing.
+    /// Freezes numbers: no gradient, no gradient memory, no work. Freezing twice changes nothing.
     pub fn freeze(&mut self, slice: Slice) -> Result<()> {
         self.freeze_all(&[slice])
     }
 
-    /// Freezes the numbers of all slices, or, in case of an error, of none.
+    /// Freezes the numbers of all slices or, on an error, of none.
     pub fn freeze_all(&mut self, slices: &[Slice]) -> Result<()> {
         self.prepare(slices)?;
         for slice in slices.iter().filter(|slice| !slice.is_empty()) {
@@ -30,7 +30,7 @@ impl<E: Float> Parameters<'_, E> {
         self.unfreeze_all(&[slice])
     }
 
-    /// Makes the numbers of all slices trainable again, or, in case of an error, of none.
+    /// Makes the numbers of all slices trainable again or, on an error, of none.
     pub fn unfreeze_all(&mut self, slices: &[Slice]) -> Result<()> {
         self.prepare(slices)?;
         slices.iter().filter(|slice| !slice.is_empty()).for_each(|&slice| self.thaw(slice));

@@ -149,8 +149,8 @@ impl<E: Float> Parameters<'_, E> {
         }
     }
 
-    /// As [`Parameters::gradients`], of the numbers of a set, or of none where the set is of others: a sweep may end where
-    /// nothing of the set lies below.
+    /// As [`Parameters::gradients`], for the numbers of a set, or for none if the set belongs to other parameters: a
+    /// backward pass may end when the set has no reader below.
     pub fn gradients_in<'a>(&'a mut self, wanted: &'a WantedSet, is_own: bool) -> Result<Gradients<'a, E>> {
         static ALL: Range<u32> = 0..u32::MAX;
         if is_own {
@@ -181,9 +181,9 @@ impl<E: Float> Parameters<'_, E> {
         Gradients { store: self.id(), values, grads, skipped, written: None, prunes: false, stage: Vec::new() }
     }
 
-    /// Runs `f`, which is to sweep once, with gradients that replace those that are there: the first contribution to a
-    /// number overwrites it, and what has received none afterwards is 0. Costs neither setting all to 0 before nor reading
-    /// that back.
+    /// Runs `f`, which must make one backward pass, with gradients that replace the existing ones: the first
+    /// contribution to a number overwrites it, and numbers without a contribution are 0 afterwards. Avoids a pass that
+    /// sets all to 0.
     ///
     /// ```
     /// use burtorch_core::{Graph, Init, Parameters};

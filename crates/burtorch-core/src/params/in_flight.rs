@@ -138,7 +138,7 @@ mod tests {
     /// Random reads: each number occurs once, in ranges that become final in order, and ranges in flight at once are
     /// disjoint.
     #[test]
-    fn what_is_in_flight_at_once_lies_apart() {
+    fn ranges_in_flight_at_once_are_disjoint() {
         let mut state = 1u64;
         let mut draw = |n: u64| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -100,8 +100,8 @@ impl<E: Float> Parameters<'static, E> {
     /// Parameters in memory whose lifetime the compiler cannot see.
     ///
     /// # Safety
-    /// Both ranges are aligned for `E`, initialised, valid for reads and writes, apart, and used by nobody else while a
-    /// reference to them obtained from here lives, until the parameters are dropped.
+    /// Both ranges are aligned for `E`, initialised, valid for reads and writes, disjoint, and not accessed otherwise
+    /// while a reference to them obtained from here lives, until the parameters are dropped.
     #[allow(unsafe_code)]
     pub unsafe fn in_memory(values: std::ptr::NonNull<[E]>, grads: std::ptr::NonNull<[E]>, seed: u64) -> Self {
         // SAFETY: by the contract of this function.
@@ -126,8 +126,7 @@ impl<'m, E: Float> Parameters<'m, E> {
         }
     }
 
-    /// Parameters in the caller's memory: as many as the shorter of the two slices. Tensors are laid out in it one
-    /// after another.
+    /// Parameters in the caller's memory: as many as the shorter of the two slices. Tensors are laid out in sequence.
     #[allow(unsafe_code)]
     pub fn in_buffers(values: &'m mut [E], grads: &'m mut [E], seed: u64) -> Self {
         // SAFETY: both slices are borrowed exclusively for 'm, which the type carries.
@@ -207,7 +206,7 @@ impl<'m, E: Float> Parameters<'m, E> {
         (self.values.slice_mut(self.n), self.grads.slice(self.n))
     }
 
-    /// Appends a tensor. A name, where given, is unique; without the feature `labels` names are passed over.
+    /// Appends a tensor. A name, if given, must be unique; without the feature `labels` names are ignored.
     pub fn tensor(&mut self, dims: &[usize], name: Option<&str>, init: Init, trainable: bool) -> Result<Tensor> {
         let shape = Shape::new(dims)?;
         let named = name.map(|name| self.names.prepare(name)).transpose()?;
@@ -280,8 +279,8 @@ impl<'m, E: Float> Parameters<'m, E> {
         self.names.iter()
     }
 
-    /// All numbers tensor by tensor, from the last one to the first; numbers on their own that follow one another make one range.
-    /// Of what was loaded from a file, only named tensors are known.
+    /// All numbers, tensor by tensor, from last to first; consecutive single numbers form one range. Of parameters
+    /// loaded from a file, only named tensors are known.
     ///
     /// ```
     /// use burtorch_core::{Init, Parameters};
@@ -307,7 +306,7 @@ impl<'m, E: Float> Parameters<'m, E> {
         Ok(&self.grads()[slice.range()])
     }
 
-    /// The numbers of a range as a slice, if there are so many.
+    /// The numbers of a range as a slice, if they exist.
     pub fn slice(&self, range: Range<usize>) -> Result<Slice> {
         if range.start <= range.end && range.end <= self.n {
             return Ok(Slice { store: self.id, start: range.start as u32, len: (range.end - range.start) as u32 });
@@ -364,7 +363,7 @@ impl<'m, E: Float> Parameters<'m, E> {
         });
     }
 
-    /// Counts an array that somebody holds: until [`Parameters::release`] the memory does not move.
+    /// Counts an array with another owner: until [`Parameters::release`] the memory does not move.
     pub fn export(&mut self) {
         self.n_exports += 1;
     }

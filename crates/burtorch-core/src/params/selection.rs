@@ -96,7 +96,7 @@ mod tests {
 
     /// Compares with an array of flags.
     #[test]
-    fn gaps_are_what_is_selected_and_not_frozen() {
+    fn gaps_are_the_selected_and_unfrozen_numbers() {
         let mut state = 1u64;
         let mut draw = |n: u64| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

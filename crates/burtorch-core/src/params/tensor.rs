@@ -98,8 +98,7 @@ impl Tensor {
         self.shape
     }
 
-    /// What is at place `k` of the first dimension, if there is such a place: a tensor of one dimension less, or of
-    /// shape (1,). No copy.
+    /// Index `k` of the first dimension, if it exists: a tensor of one dimension less, or of shape (1,). No copy.
     pub fn index(&self, k: usize) -> Option<Tensor> {
         let slice = self.row(k)?;
         let rest = &self.shape.dims()[1..];
@@ -108,7 +107,7 @@ impl Tensor {
         Some(Tensor { slice, shape })
     }
 
-    /// Places `from..to` of the first dimension, if it has them and they are not none. No copy.
+    /// Indices `from..to` of the first dimension, if they exist and the range is not empty. No copy.
     pub fn rows(&self, from: usize, to: usize) -> Option<Tensor> {
         let width = self.slice.len() / self.shape.dims[0] as usize;
         let slice = self.slice.slice(from * width, to * width).filter(|part| !part.is_empty())?;

@@ -18,7 +18,7 @@ const GAP: usize = 4096;
 /// The number of parameters per skipped range from which a backward pass writes only the requested gradients.
 const SPARSE: usize = 64;
 
-/// Numbers of a `Parameters` whose gradients alone are asked for.
+/// The numbers of a `Parameters` whose gradients are requested.
 ///
 /// ```
 /// use burtorch_core::nn::{Activation, Input, Label, Mlp};
@@ -108,7 +108,7 @@ impl WantedSet {
         self.n == 0
     }
 
-    /// The numbers in ascending ranges, apart from each other.
+    /// The numbers in ascending, disjoint ranges.
     pub fn ranges(&self) -> &[Range<u32>] {
         &self.ranges
     }

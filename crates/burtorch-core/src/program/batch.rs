@@ -1,7 +1,7 @@
 //! One program over many rows of inputs, in lanes.
 //!
 //! 64 rows at a time are transposed into the lanes of the input slots, each instruction computes all of them, and outputs are
-//! transposed back. Rows for which a guard fails are reported to the caller, who has another path for them or records one.
+//! transposed back. Rows for which a guard fails are reported to the caller, who replays another path or traces one.
 //!
 //! Promises: a row's result depends on that row only, so not on the number of threads or on block boundaries. Knows
 //! rows by number; their memory belongs to the caller.
@@ -107,7 +107,7 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
     /// Rows that one instruction serves.
     pub const BLOCK: usize = W * S::LANES;
 
-    /// Makes a program ready; gradients are those of its first output.
+    /// Prepares a program; gradients are those of its first output.
     pub fn new(program: &Program, with_gradient: bool) -> Result<Self> {
         let build = if with_gradient { Build::Reverse(Seeds::One(0)) } else { Build::Values };
         Ok(Batch {
@@ -118,7 +118,7 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
         })
     }
 
-    /// Evaluates rows and appends to `left` those on which a guard disagrees; what the sink holds for them is void.
+    /// Evaluates rows and appends those with a failed guard to `left`; the sink's content for them is undefined.
     pub fn run(
         &mut self,
         rows: Rows<'_>,

@@ -1,6 +1,6 @@
 //! The purpose of a replay: values, gradients or tangents.
 
-/// What a replay is to do besides computing values.
+/// The purpose of a replay besides computing values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
     /// Values only.

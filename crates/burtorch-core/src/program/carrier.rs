@@ -12,7 +12,7 @@ use crate::ops::Op;
 use crate::scalar::Scalar;
 use crate::simd::{Level, Simd};
 
-/// What a slot of a replay may hold: how its values are computed differs for dual numbers.
+/// The type of a replay's slots; dual numbers compute values differently.
 pub trait Carrier: Scalar {
     #[doc(hidden)]
     fn forward_step<const W: usize>(op: Op, level: Level) -> Option<StepOf<Self>>;

@@ -25,7 +25,7 @@ pub const LANES: usize = 8;
 pub struct Along(Replay<f64, 1>);
 
 impl Along {
-    /// Makes a program ready.
+    /// Prepares a program.
     pub fn new(program: &Program) -> Result<Self> {
         Replay::new(program, Build::ValuesWithTangents).map(Along)
     }
@@ -47,7 +47,7 @@ impl Along {
 pub struct Against(Replay<f64, 1>);
 
 impl Against {
-    /// Makes a program ready.
+    /// Prepares a program.
     pub fn new(program: &Program) -> Result<Self> {
         Replay::new(program, Build::Reverse(Seeds::All)).map(Against)
     }
@@ -75,7 +75,7 @@ impl Against {
 pub struct HessianAlong(Replay<Dual<f64>, 1>);
 
 impl HessianAlong {
-    /// Makes a program ready.
+    /// Prepares a program.
     pub fn new(program: &Program) -> Result<Self> {
         Replay::new(program, Build::Reverse(Seeds::One(0))).map(HessianAlong)
     }
@@ -100,13 +100,13 @@ impl HessianAlong {
 pub struct HessianColumns(Replay<Dual<F64x8>, 1>);
 
 impl HessianColumns {
-    /// Makes a program ready.
+    /// Prepares a program.
     pub fn new(program: &Program) -> Result<Self> {
         Replay::new(program, Build::Reverse(Seeds::One(0))).map(HessianColumns)
     }
 
-    /// For each of `n_columns` directions, calls `take(column, input, entry)` with the Hessian at `x` times it.
-    /// `direction(column, input)` is what the direction has at an input. Asks now and then whether to end early.
+    /// For each of `n_columns` directions, calls `take(column, input, entry)` with the product of the Hessian at `x`
+    /// and the direction. `direction(column, input)` is the component of a direction. Interruptible.
     pub fn run(
         &mut self,
         x: &[f64],
@@ -176,8 +176,7 @@ impl Jacobian {
         Replay::new(program, Build::Reverse(Seeds::All)).map(Jacobian::Reverse)
     }
 
-    /// Writes the Jacobian at `x` by rows, one per output. Returns whether every entry is finite. Asks now and then whether to
-    /// end early.
+    /// Writes the Jacobian at `x` by rows, one per output. Returns whether every entry is finite. Interruptible.
     pub fn run(&mut self, x: &[f64], to: &mut [f64]) -> Result<bool> {
         match self {
             Jacobian::Forward(replay) => {
@@ -190,7 +189,7 @@ impl Jacobian {
     }
 }
 
-/// For each of `n_columns` directions, calls `take(output, column, entry)`. Asks now and then whether to end early.
+/// For each of `n_columns` directions, calls `take(output, column, entry)`. Interruptible.
 pub fn columns(
     replay: &mut Replay<F64x8, 1>,
     x: &[f64],
@@ -258,7 +257,7 @@ pub fn of_one_output(program: &Program, output: usize) -> Result<Program> {
     passes::without_dead_code(Program::new(dtype, Parts { outputs, guards: Vec::new(), ..parts })?)
 }
 
-/// The gradient of one output at `x`, on its own nodes: what is right also where partials of others are infinite.
+/// The gradient of one output at `x`, on its own nodes: correct even if partials of other nodes are infinite.
 pub fn row_alone(program: &Program, output: usize, x: &[f64], to: &mut [f64]) -> Result<()> {
     let mut replay = Replay::<f64, 1>::new(&of_one_output(program, output)?, Build::Reverse(Seeds::One(0)))?;
     replay.inputs_mut().copy_from_slice(x);

@@ -14,8 +14,8 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         question.comparison.holds(number(question.a), number(question.b)) == question.answer
     }
 
-    /// Computes values until a guard answers otherwise than recorded: `Err` with the number of that guard, or with the
-    /// number of guards where a primitive failed. Asks of the first lane of the first scalar; meant for one number per
+    /// Computes values until a guard has another outcome than recorded: `Err` with the number of that guard, or with
+    /// the number of guards if a primitive failed. Checks the first lane of the first scalar; meant for one number per
     /// slot.
     #[inline(always)]
     pub fn checked_values(&mut self) -> std::result::Result<(), usize> {

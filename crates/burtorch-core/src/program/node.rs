@@ -15,12 +15,12 @@ pub type Operand = u32;
 /// The largest number of slots: two bits of a slot's number carry the mode of a contribution.
 const MOST_SLOTS: usize = 1 << 30;
 
-/// One op of a program. Its result is the slot of the same place.
+/// One op of a program. Its result is in the slot of the same position.
 ///
-/// Unary: `a`. Binary: `a`, `b`. With a constant: `a`, and the slot of the constant in `b`. Reduction: `b` operands from
-/// `a` in the lists. Inner product: `b` operands `x` from `a` in the lists, then as many `w`, then a bias if it has one.
-/// A call of a primitive ([`Op::Linearised`]): `b` operands from `a` in the lists; which primitive is told apart.
-/// [`Op::Constant`] is a copy of `a` through which no gradient flows.
+/// Unary: `a`. Binary: `a`, `b`. With a constant: `a`, and the slot of the constant in `b`. Reduction: `b` operands
+/// from `a` in the lists. Inner product: `b` operands `x` from `a` in the lists, then as many `w`, then a bias, if any.
+/// A call of a primitive ([`Op::Linearised`]): `b` operands from `a` in the lists; the primitive is stored separately.
+/// [`Op::Constant`] is a copy of `a` that blocks gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     /// The op.
@@ -73,8 +73,8 @@ impl Comparison {
         }
     }
 
-    /// The same question about `floor`, the greatest number of a type that is not above the number compared with; `None`
-    /// where no number of the type equals it, so that only "not equal" holds.
+    /// The same comparison with `floor`, the greatest number of a type that is at most the original operand; `None` if
+    /// no number of the type equals it, so that only "not equal" holds.
     pub fn about_floor(self, is_exact: bool) -> Option<Comparison> {
         match self {
             _ if is_exact => Some(self),
@@ -102,13 +102,13 @@ impl Comparison {
 pub struct Guard {
     /// Asked once this many nodes have been computed.
     pub after: u32,
-    /// What was asked.
+    /// The comparison.
     pub comparison: Comparison,
     /// The slots compared.
     pub a: Operand,
     /// See `a`.
     pub b: Operand,
-    /// What was answered.
+    /// The recorded outcome.
     pub answer: bool,
 }
 
@@ -133,7 +133,7 @@ pub struct Program {
 pub struct Parts {
     /// How many inputs.
     pub n_inputs: u32,
-    /// How many of them, from the first, a gradient may be asked for.
+    /// The number of differentiable inputs, which come first.
     pub n_differentiated: u32,
     /// Numbers that never change.
     pub constants: Vec<f64>,
@@ -228,7 +228,7 @@ impl Program {
         self.lists.get(node.a as usize..(node.a as usize).checked_add(n)?)
     }
 
-    /// The listed operands of a node; empty for one that lists none.
+    /// The listed operands of a node; empty for a node without a list.
     pub fn list(&self, node: Node) -> &[Operand] {
         self.try_list(node).unwrap_or(&[])
     }
@@ -250,12 +250,12 @@ impl Program {
         self.dtype
     }
 
-    /// How many inputs, those that a gradient is asked for first.
+    /// The number of differentiated inputs, which come first.
     pub fn n_inputs(&self) -> usize {
         self.n_inputs as usize
     }
 
-    /// How many inputs a gradient may be asked for.
+    /// The number of differentiable inputs.
     pub fn n_differentiated(&self) -> usize {
         self.n_differentiated as usize
     }

@@ -80,9 +80,9 @@ fn rebuilt(program: &Program, keep: impl Fn(u32) -> bool, instead: impl Fn(&Prog
     Program::new(program.dtype, parts)
 }
 
-/// The program with the inputs that are wanted before all others, and for each of its inputs which one that was: gradients are
-/// by those alone, and a reverse pass computes nothing that only others need. `wanted` tells of the first inputs; those behind
-/// it are not wanted.
+/// The program with the wanted inputs first, and for each of its inputs the original one: gradients are only with
+/// respect to the wanted inputs, and a reverse pass computes nothing that only others need. `wanted` covers the first
+/// inputs; later ones are not wanted.
 ///
 /// ```
 /// use burtorch_core::program::passes::differentiated_by;
@@ -125,7 +125,7 @@ pub fn differentiated_by(program: &Program, wanted: &[bool]) -> Result<(Program,
     Ok((Program::new(dtype, Parts { n_differentiated, ..parts })?, inputs))
 }
 
-/// Equal ops of equal operands computed once. Contributions to a shared node are added before they are handed on.
+/// Equal ops of equal operands computed once. Contributions to a shared node are added before they are propagated.
 pub fn shared(program: &Program) -> Result<Program> {
     let first = program.first_node();
     let mut same: Vec<u32> = (0..program.n_slots() as u32).collect();
@@ -156,8 +156,8 @@ struct Sum {
     terms: Vec<u32>,
 }
 
-/// Chains of additions whose parts are used nowhere else, as one inner product or one sum. Chains of fewer than four
-/// terms stay.
+/// Chains of additions whose parts have no other uses, as one inner product or one sum. Chains of fewer than four terms
+/// stay.
 pub fn chained(program: &Program) -> Result<Program> {
     let first = program.first_node();
     let mut uses = vec![0_u32; program.n_slots()];

@@ -83,7 +83,7 @@ impl PartialEq for Called {
 /// Primitives by name.
 static REGISTERED: Mutex<Vec<Called>> = Mutex::new(Vec::new());
 
-/// Makes a primitive known by its name, in place of one that had it.
+/// Registers a primitive by its name, replacing an earlier one of the same name.
 pub fn register(primitive: Arc<dyn Primitive>) {
     let mut all = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|known| known.0.name() != primitive.name());

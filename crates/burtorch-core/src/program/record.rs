@@ -14,16 +14,16 @@ use crate::interrupt;
 use crate::ops::{Arity, Op};
 use crate::scalar::Float;
 
-/// What a trace knows besides the graph.
+/// The information of a trace besides the graph.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     /// The leaves that are inputs, in order.
     pub inputs: Vec<NodeId>,
-    /// How many of them, from the first, a gradient may be asked for.
+    /// The number of differentiable inputs, which come first.
     pub n_differentiated: usize,
     /// The results.
     pub outputs: Vec<NodeId>,
-    /// Questions in the order they were asked: how many nodes there were, what was compared, the answer.
+    /// Guards in order: the number of nodes before, the comparison, and its outcome.
     pub guards: Vec<(usize, Comparison, NodeId, NodeId, bool)>,
     /// Constants that are copies of other nodes: the copy, then the node.
     pub detached: Vec<(NodeId, NodeId)>,
@@ -83,9 +83,9 @@ impl Reader {
 }
 
 impl Recording {
-    /// The program of what `graph` holds, without what no output or guard needs.
+    /// The program of `graph`, without nodes that no output or guard needs.
     ///
-    /// Fails where an op reads parameters, as a replay would not notice that they change.
+    /// Fails if an op reads parameters, because a replay would not notice their changes.
     pub fn program<S: Float>(&self, graph: &Graph<'_, S>) -> Result<Program> {
         let mut reader = Reader {
             parts: Parts {

@@ -72,8 +72,8 @@ struct Later {
 const RUNS_BEFORE_PLAN: u32 = 2;
 
 impl<S: Carrier, const W: usize> Replay<S, W> {
-    /// Makes a program ready to run at the present CPU level. A large one is put in bundles when it runs again and that
-    /// is faster.
+    /// Prepares a program for the current CPU level. A large one is put in bundles when it runs again, if that is
+    /// faster.
     pub fn new(program: &Program, build: Build) -> Result<Self> {
         let mut replay = Self::node_by_node(program, build)?;
         if W == 1 && S::IN_BUNDLES && bundle::may_be_worth_it(program) {
@@ -100,7 +100,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         Ok(replay)
     }
 
-    /// As [`Replay::new`], in bundles of equal ops; `None` where that is not possible: other scalars than f64, guards, a
+    /// As [`Replay::new`], in bundles of equal ops; `None` if that is not possible: scalars other than f64, guards, a
     /// CPU level without vectors.
     pub fn in_bundles(program: &Program, build: Build) -> Result<Option<Self>> {
         let level = level();
@@ -404,7 +404,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         unsafe { (first.step)(v, d, code.as_ptr(), lists) }
     }
 
-    /// Computes all values, whatever the guards say. As all runs, it asks now and then whether to end early.
+    /// Computes all values, whatever the outcomes of guards. As all runs, interruptible.
     #[inline(always)]
     pub fn values(&mut self) {
         self.run_forward();
@@ -442,7 +442,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         self.lists.calls.n_lanes = n;
     }
 
-    /// How many instructions a run of values and of what comes second takes.
+    /// The number of instructions in a run of values and of the second pass.
     pub fn n_instructions(&self) -> usize {
         let bundles = self.bundles.as_ref().map_or(0, |bundles| {
             bundles.forward.iter().chain(&bundles.second).filter(|bundle| bundle.computes()).count()

@@ -3,7 +3,7 @@
 //! Columns without a common row share one colour and one direction; eight directions are one run. After some
 //! runs the entries are recorded as separate operations, if these take less time than runs over all nodes.
 //!
-//! Promises: an entry has the bits of a run along its column alone, also beside entries that are not finite; pattern, colours
+//! Promises: an entry has the bits of a run along its column alone, even next to non-finite entries; pattern, colours
 //! and operations are computed once. Knows only the pattern, not matrix formats.
 
 use std::sync::Arc;

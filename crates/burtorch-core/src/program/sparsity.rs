@@ -42,8 +42,8 @@ impl Pattern {
         self.starts.len() - 1
     }
 
-    /// A colour for each of `n` columns, such that no two columns of one row share one; greedy. Returns the colours
-    /// and how many there are. Asks now and then whether to end early.
+    /// A colour for each of `n` columns, such that no two columns of one row share one; greedy. Returns the colours and
+    /// their number. Interruptible.
     pub fn colours(&self, n: usize) -> Result<(Vec<u32>, usize)> {
         let mut work = Work::default();
         let mut rows_of: Vec<Vec<u32>> = vec![Vec::new(); n];
@@ -124,7 +124,7 @@ fn dependencies(program: &Program, mut needed: Vec<bool>) -> Result<Vec<Vec<u32>
     interrupt::check().map(|()| all)
 }
 
-/// Which inputs each output depends on. Asks now and then whether to end early.
+/// The inputs on which each output depends. Interruptible.
 pub fn jacobian_pattern(program: &Program) -> Result<Pattern> {
     let mut needed = vec![false; program.n_slots()];
     program.outputs().iter().for_each(|&x| needed[x as usize] = true);
@@ -132,7 +132,7 @@ pub fn jacobian_pattern(program: &Program) -> Result<Pattern> {
     Pattern::of_rows(program.outputs().iter().map(|&x| all[x as usize].as_slice()))
 }
 
-/// Which pairs of inputs can have a second derivative of the first output; symmetric. Asks now and then whether to end early.
+/// The pairs of inputs in which the first output can have a nonzero second derivative; symmetric. Interruptible.
 pub fn hessian_pattern(program: &Program) -> Result<Pattern> {
     match hessian_pattern_within(program, usize::MAX)? {
         Some(pattern) => Ok(pattern),

@@ -65,7 +65,7 @@ impl Program {
         crate::ops::OP_INFO.iter().map(named).filter(|(_, n)| *n > 0).collect()
     }
 
-    /// The program as a graph for Graphviz. Asks now and then whether to end early.
+    /// The program as a graph for Graphviz. Interruptible.
     pub fn dot(&self) -> Result<String> {
         let mut is_output = vec![false; self.n_slots()];
         self.outputs.iter().for_each(|&x| is_output[x as usize] = true);

@@ -18,10 +18,10 @@ macro_rules! declared {
         helper2 { $($(#[$hdoc2:meta])* $hname2:ident $hformula2:ident { $($hbody2:tt)* })* }
         slice { $($slice:tt)* }
     ) => {
-        /// Arithmetic, literals, functions, comparisons and choice: what a row of the op table may use.
+        /// Arithmetic, literals, functions, comparisons and selection: the operations in a row of the op table.
         ///
-        /// Comparisons give a mask, and [`RowMath::select`] chooses by it: code without branches serves all lane counts, and
-        /// can be recorded.
+        /// Comparisons return a mask, and [`RowMath::select`] chooses by it: code without branches serves all lane
+        /// counts, and can be recorded.
         pub trait RowMath:
             Copy
             + Debug

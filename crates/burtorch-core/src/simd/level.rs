@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Level {
-    /// What every CPU of the architecture has (SSE2 on x86-64): no fused multiply-add.
+    /// The baseline of the architecture (SSE2 on x86-64): no fused multiply-add.
     Baseline = 1,
     /// Advanced SIMD with fused multiply-add, on every aarch64 CPU.
     Neon = 2,
@@ -99,8 +99,8 @@ pub fn available_levels() -> &'static [Level] {
     }
 }
 
-/// Uses `wanted` from now on, in every thread; `None` goes back to the best level. Returns whether the CPU has it
-/// (if not, nothing changes). Meant for tests and measurements.
+/// Uses `wanted` from now on, in every thread; `None` restores the best level. Returns whether the CPU has it (if not,
+/// nothing changes). Meant for tests and measurements.
 pub fn force_level(wanted: Option<Level>) -> bool {
     let chosen = match wanted {
         None => available_levels()[0],

@@ -9,10 +9,10 @@
 use super::F64x2;
 use std::simd::simd_swizzle;
 
-/// Writes the numbers at `from`, `from + stride` ... to `x`, and the ones right behind them to `y`; strides in bytes.
+/// Writes the numbers at `from`, `from + stride`, ... to `x`, and those directly after them to `y`; strides in bytes.
 ///
 /// # Safety
-/// A pair can be read at each of as many places as `x` has; `y` is as long.
+/// `x.len()` pairs can be read; `y` has the same length.
 pub unsafe fn split(from: *const u8, stride: isize, x: &mut [f64], y: &mut [f64]) {
     debug_assert!(x.len() == y.len());
     // SAFETY: by the contract of this function.
@@ -29,10 +29,10 @@ pub unsafe fn split(from: *const u8, stride: isize, x: &mut [f64], y: &mut [f64]
     }
 }
 
-/// Writes `x` to `to`, `to + stride` ..., and `y` right behind.
+/// Writes `x` to `to`, `to + stride`, ..., and `y` directly after.
 ///
 /// # Safety
-/// A pair may be written at each of as many places as `x` has; `y` is as long.
+/// `x.len()` pairs may be written; `y` has the same length.
 pub unsafe fn join(to: *mut u8, stride: isize, x: &[f64], y: &[f64]) {
     debug_assert!(x.len() == y.len());
     // SAFETY: by the contract of this function.

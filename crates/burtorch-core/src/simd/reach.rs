@@ -99,7 +99,7 @@ fn compress_f64(ones: u32, places: &[u32; REACH], numbers: &[f64; REACH], room: 
 
 macro_rules! reach {
     ($reach:ident, $list:ident, $list_by:ident, $list_avx512:ident, $compress:ident, $float:ty, $bits:ty, $signed:ty) => {
-        /// A bit for each number whose bits without the sign are at least these, which have no sign either.
+        /// A bit mask of the numbers whose bits without the sign are at least `least`, which has no sign either.
         #[inline(always)]
         pub fn $reach(numbers: &[$float; REACH], least: $bits) -> u32 {
             let magnitudes = Simd::from_array(*numbers).to_bits() & Simd::splat(<$bits>::MAX >> 1);
@@ -107,8 +107,8 @@ macro_rules! reach {
             magnitudes.cast::<$signed>().simd_ge(Simd::splat(least as $signed)).to_bitmask() as u32
         }
 
-        /// Appends such numbers and their places to lists of one length with room for all. With `few` chunks without one are
-        /// passed over.
+        /// Appends such numbers and their indices to lists of equal length with room for all. With `few`, chunks
+        /// without such numbers are skipped.
         pub fn $list(
             numbers: &[[$float; REACH]],
             least: $bits,

@@ -26,7 +26,7 @@ pub trait Truth: Copy + BitAnd<Output = Self> + BitOr<Output = Self> + Not<Outpu
     fn all(self) -> bool;
 }
 
-/// The integers behind the floats: as wide as one float, wrapping, one per lane.
+/// The integers with the bits of the floats: as wide as one float, wrapping, one per lane.
 pub trait Bits: Copy {
     /// The same integer in every lane; for a narrow float the low half.
     fn splat(value: i64) -> Self;
@@ -48,7 +48,7 @@ pub trait Bits: Copy {
 
 /// A real number or a vector of them: `f32`, `f64`, `Simd<f32, N>`, `Simd<f64, N>`.
 ///
-/// Every operation is lane by lane and rounds once, as IEEE 754 says; there is no contraction.
+/// Every operation is lane by lane and rounds once, as IEEE 754 requires; there is no contraction.
 pub trait Real:
     sealed::Sealed
     + Copy

@@ -12,12 +12,12 @@ pub struct Baton {
 }
 
 impl Baton {
-    /// In nobody's hands.
+    /// A free baton.
     pub fn new() -> Self {
         Baton { is_held: AtomicBool::new(false) }
     }
 
-    /// Takes it, or gives up after some 100 microseconds. Whether it was taken.
+    /// Takes it, or gives up after some 100 microseconds. Returns whether it was taken.
     pub fn take(&self) -> bool {
         (0..SPINS).any(|_| {
             // Acquire pairs with Release: the previous holder's writes are visible.
@@ -31,7 +31,7 @@ impl Baton {
         })
     }
 
-    /// Gives it away, by who has taken it.
+    /// Releases it; only for its holder.
     pub fn give(&self) {
         self.is_held.store(false, Ordering::Release);
     }

@@ -2,7 +2,8 @@
 
 use super::primitives::{AtomicUsize, Ordering};
 
-/// Whether something is in use, and how. Whoever gets the flag has it until the guard goes; nobody waits.
+/// Whether something is in use, exclusively or shared. A holder keeps the flag until its guard is dropped; no call
+/// waits.
 #[derive(Debug, Default)]
 pub struct Flag(AtomicUsize);
 
@@ -23,7 +24,7 @@ impl Flag {
         Flag(AtomicUsize::new(0))
     }
 
-    /// Raises the flag alone; `None` if it is up already.
+    /// Takes the flag exclusively; `None` if it is taken.
     #[inline]
     pub fn raise(&self) -> Option<Raised<'_>> {
         // Acquire pairs with Release when guards are dropped, so that earlier holders' accesses happen before this
@@ -31,7 +32,7 @@ impl Flag {
         self.0.compare_exchange(0, ALONE, Ordering::Acquire, Ordering::Relaxed).is_ok().then(|| Raised(self))
     }
 
-    /// Raises the flag beside others that share it; `None` if somebody has it alone.
+    /// Takes the flag shared with others; `None` if it is taken exclusively.
     #[inline]
     pub fn share(&self) -> Option<Shared<'_>> {
         let mut n = self.0.load(Ordering::Relaxed);

@@ -10,7 +10,7 @@ use super::primitives::{AtomicUsize, Ordering};
 /// Marks an end before the last chunk was taken.
 const STOPPED: usize = usize::MAX;
 
-/// What is left of the numbers below `n`.
+/// The remaining numbers below `n`.
 #[derive(Debug)]
 pub struct GuidedChunks {
     /// The first number not taken, or `STOPPED`. Relaxed: only that each is taken once matters; joining the threads
@@ -24,12 +24,12 @@ pub struct GuidedChunks {
 }
 
 impl GuidedChunks {
-    /// The numbers below `n`, for so many threads, in portions of at least `least` and at most `most`.
+    /// The numbers below `n`, for this many threads, in chunks of at least `least` and at most `most`.
     pub fn new(n: usize, n_threads: usize, least: usize, most: usize) -> Self {
         GuidedChunks { next: AtomicUsize::new(0), n, n_threads: n_threads.max(1), least: least.max(1), most }
     }
 
-    /// The next ones; `None` when all are taken.
+    /// The next chunk; `None` when all are taken.
     pub fn take(&self) -> Option<Range<usize>> {
         let mut first = self.next.load(Ordering::Relaxed);
         while first < self.n {
@@ -48,18 +48,18 @@ impl GuidedChunks {
         share.min(self.most).max(self.least).min(left)
     }
 
-    /// Nobody gets another one.
+    /// Ends the division: no thread gets another chunk.
     pub fn stop(&self) {
         // A modification like those of `take`: once stopped, it stays so.
         self.next.swap(STOPPED, Ordering::Relaxed);
     }
 
-    /// Whether all are taken, or somebody stopped it.
+    /// Whether all are taken, or the division was stopped.
     pub fn is_over(&self) -> bool {
         self.next.load(Ordering::Relaxed) >= self.n
     }
 
-    /// Whether somebody stopped it.
+    /// Whether the division was stopped.
     pub fn is_stopped(&self) -> bool {
         self.next.load(Ordering::Relaxed) == STOPPED
     }

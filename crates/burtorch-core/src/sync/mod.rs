@@ -55,13 +55,13 @@ pub fn n_cores() -> usize {
 /// The threads of this process.
 static POOL: PerProcess<Pool> = PerProcess::new(AtomicPtr::new(std::ptr::null_mut()));
 
-/// Calls `task` with each number below `n_tasks`, on up to `n_threads` threads, of which the caller is one; returns when
-/// all calls have returned. Which thread makes which call is left open: tasks must not care.
+/// Calls `task` with each number below `n_tasks`, on up to `n_threads` threads including the caller; returns when all
+/// calls have returned. The assignment of calls to threads is unspecified.
 ///
-/// The threads are started when first needed and stay for the next call. For a millisecond or two they look for it, which costs
-/// the caller nothing; later it has to wake them, which takes tens of microseconds.
-/// While another thread is in this function, or where no thread can be started, the caller makes all calls itself.
-/// A panic of a task is handed on once all threads have stopped. Allocates nothing once the threads are there.
+/// The threads are started when first needed and stay for later calls. For a millisecond or two they spin for the next
+/// call, which costs the caller nothing; later it has to wake them, which takes tens of microseconds. While another
+/// thread is in this function, or if no thread can be started, the caller makes all calls itself. A panic of a task is
+/// propagated once all threads have stopped. Allocates nothing once the threads exist.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};

@@ -8,7 +8,7 @@ use super::primitives::{
     AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, SPINS, YIELDS, pause, yield_now,
 };
 
-/// What the results are added to, and who is next.
+/// The accumulated result, and the next task.
 #[derive(Debug)]
 pub struct OrderedReduction<T, R> {
     state: Mutex<Results<T, R>>,
@@ -33,7 +33,7 @@ const ENDED: usize = usize::MAX;
 pub struct EarlyResults<R> {
     /// Exchanged for a result that is early.
     pub spares: Vec<R>,
-    /// Such results and their numbers; has room for as many as there are spares.
+    /// Early results and their numbers; has room for as many as there are spares.
     pub early: Vec<(usize, R)>,
 }
 
@@ -94,7 +94,7 @@ impl<T, R> OrderedReduction<T, R> {
         Turn { turns: self, number, is_over: false }
     }
 
-    /// What is left when all tasks are done, if none panicked while it added.
+    /// The result after all tasks, unless one panicked while it was adding.
     pub fn into_parts(self) -> (Option<T>, EarlyResults<R>) {
         let Results { content, mut room, .. } =
             self.state.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -156,8 +156,8 @@ impl<T, R> Turn<'_, T, R> {
         }
     }
 
-    /// Has the result added when it is its turn, and after it those that were left behind and come next. What is in `result`
-    /// afterwards may be a spare one; nothing happens where turns have ended.
+    /// Adds the result when it is its turn, then the buffered results that come next. `result` may hold a spare
+    /// afterwards; nothing happens after the end.
     pub fn hand_over(mut self, result: &mut R) {
         if let Some(mut content) = self.reach(result) {
             let mut goes_on = (self.turns.add)(&mut content, self.number, result);

@@ -100,7 +100,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// A pool without threads; `run` starts what it needs.
+    /// A pool without threads; `run` starts them on demand.
     pub fn new() -> Self {
         fn nothing(_: usize) {}
         let shared = Shared {
@@ -122,8 +122,8 @@ impl Pool {
         }
     }
 
-    /// Calls `task` with each number below `n_tasks` on up to `n_threads` threads, the caller included. While another
-    /// caller is in here, the caller makes all calls itself.
+    /// Calls `task` with each number below `n_tasks` on up to `n_threads` threads, the caller included. If another call
+    /// is in progress, the caller makes all calls itself.
     pub fn run(&self, n_threads: usize, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
         let wanted = n_threads.min(n_tasks).saturating_sub(1);
         if wanted == 0 || self.in_use.swap(true, Ordering::Acquire) {

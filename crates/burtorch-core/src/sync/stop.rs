@@ -34,7 +34,7 @@ impl Stop {
         Self::default()
     }
 
-    /// The same token, which counts as set after this time too. No deadline where the clock has no such time.
+    /// The same token, which counts as set after this time too. No deadline if it exceeds the range of the clock.
     pub fn after(&self, time: Duration) -> Self {
         let new = Instant::now().checked_add(time);
         let deadline = self.deadline.into_iter().chain(new).min();
@@ -52,8 +52,9 @@ impl Stop {
         self.flag.store(false, Ordering::Relaxed);
     }
 
-    /// Runs work that ends early once it is set: sweeps and kernels end with [`Error::Interrupted`], and [`Stop::ends_work`]
-    /// says so to what else asks on this thread. That is an error here too, whatever the work returns.
+    /// Runs work that ends early once the token is set: backward passes and kernels end with [`Error::Interrupted`],
+    /// and [`Stop::ends_work`] returns true to other checks on this thread. This also returns that error, whatever the
+    /// work returns.
     ///
     /// ```
     /// use burtorch_core::interrupt;
@@ -84,7 +85,7 @@ impl Stop {
     }
 }
 
-/// What the work on this thread checks.
+/// The token that work on this thread checks, and the work that it ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) stop: Stop,

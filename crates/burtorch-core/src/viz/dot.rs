@@ -6,7 +6,7 @@ use crate::interrupt::Work;
 
 impl Picture {
     /// The picture in DOT, drawn from left to right: a record of label, op, value, gradient and index per box.
-    /// Asks now and then whether to end early.
+    /// Interruptible.
     pub fn to_dot(&self) -> Result<String> {
         let mut work = Work::default();
         let mut text =

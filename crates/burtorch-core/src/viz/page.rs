@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::interrupt::Work;
 
 impl Picture {
-    /// The picture as a page: a click on a box shows value, gradient, formula, time, operands and readers. Asks now and then
-    /// whether to end early.
+    /// The picture as a page: a click on a box shows value, gradient, formula, time, operands and readers.
+    /// Interruptible.
     pub fn to_html(&self, title: &str) -> Result<String> {
         let title = escaped(title);
         let mut work = Work::default();

@@ -17,7 +17,7 @@ use crate::scalar::{Float, Scalar};
 /// Operations of [`Work`] to write a box.
 pub(super) const BOX: usize = 256;
 
-/// What a box stands for, which decides its colour.
+/// The kind of a box, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A root of the picture.
@@ -51,23 +51,23 @@ impl Role {
 /// A box.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PictureBox {
-    /// The first node, where there are nodes.
+    /// The first node, if the box has nodes.
     pub node: Option<u32>,
-    /// How many nodes or numbers it stands for.
+    /// The number of nodes or parameters in the box.
     pub n: usize,
-    /// The user's name, empty if there is none.
+    /// The user's name, or empty.
     pub label: String,
     /// The op's name.
     pub op: &'static str,
-    /// What the op computes, and its partials.
+    /// The formula of the op, and its partials.
     pub formula: &'static str,
-    /// The value, the first few where there are many.
+    /// The value, or the first few of many.
     pub value: String,
     /// The gradient, likewise.
     pub grad: String,
     /// Nanoseconds of one evaluation, where they were measured.
     pub nanoseconds: Option<f64>,
-    /// What it is.
+    /// The kind of the box.
     pub role: Role,
 }
 
@@ -76,11 +76,11 @@ pub struct PictureBox {
 pub struct Link {
     /// The operand.
     pub from: usize,
-    /// What is computed from it.
+    /// The box that reads it.
     pub to: usize,
 }
 
-/// What is to be drawn.
+/// The options of a drawing.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Boxes shown at most.
@@ -90,7 +90,7 @@ pub struct Options {
 /// A graph as boxes and links.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
-    /// Operands before what reads them.
+    /// The boxes; operands come before their readers.
     pub parts: Vec<PictureBox>,
     /// Each pair once.
     pub links: Vec<Link>,
@@ -106,13 +106,12 @@ enum Unit {
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// The nodes that no other node reads. Asks now and then whether to end early.
+    /// The nodes that no other node reads. Interruptible.
     pub fn sinks(&self) -> Result<Vec<NodeId>> {
         sinks(self.topology())
     }
 
-    /// What `roots` were computed from, as boxes. `params` are those whose names and numbers are shown. Asks now and then
-    /// whether to end early.
+    /// The dependencies of `roots`, as boxes. `params` are those whose names and numbers are shown. Interruptible.
     pub fn picture(&self, roots: &[NodeId], params: &[&Parameters<'_, S::Elem>], options: &Options) -> Result<Picture> {
         let mut sorted: Vec<u32> = roots.iter().map(|root| root.index()).collect();
         sorted.sort_unstable();

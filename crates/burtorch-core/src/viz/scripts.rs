@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 /// A script that draws a matrix as coloured squares with a number in each. `item` gives the number in a row and column;
-/// `labels`, where given, name the columns, and the rows as far as there are as many.
+/// `labels`, if given, name the columns, and the first rows.
 ///
 /// ```
 /// use burtorch_core::viz::scripts::heat_map_script;

@@ -16,7 +16,7 @@ const MARGIN: f64 = 12.0;
 const LONGEST: usize = 34;
 
 impl Picture {
-    /// The picture as an SVG image: operands left of what reads them. Asks now and then whether to end early.
+    /// The picture as an SVG image: operands are left of their readers. Interruptible.
     pub fn to_svg(&self) -> Result<String> {
         let mut work = Work::default();
         let lines = self.parts.iter().map(|part| work.add(BOX).map(|()| lines_of(part))).collect::<Result<Vec<_>>>()?;

@@ -15,9 +15,8 @@ const NANOSECONDS: u128 = 20_000;
 const MOST: u32 = 4096;
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Measures how long one evaluation of each box takes, by evaluating it again and again for 20 microseconds; values
-    /// are put back. Boxes without a computation, and those whose parameters are not given, keep none. Asks now and then
-    /// whether to end early.
+    /// Measures the evaluation time of each box by repeated evaluation for 20 microseconds; values are restored. Boxes
+    /// without a computation, and boxes whose parameters are not given, have no time. Interruptible.
     pub fn time_parts(&mut self, picture: &mut Picture, params: &[&Parameters<'_, S::Elem>]) -> Result<()> {
         if self.stores().iter().any(|store| !params.iter().any(|p| p.id() == *store)) {
             return Ok(());

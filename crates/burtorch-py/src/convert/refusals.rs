@@ -81,7 +81,7 @@ pub fn outside_tracing<T>(f: impl FnOnce() -> T) -> T {
     result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Refuses to give a traced body one of burtorch's own numbers that no replay would read again.
+/// Refuses that a traced body reads a number of burtorch's state which no replay would read again.
 #[inline(always)]
 pub fn refuse_reading(what: &str) -> PyResult<()> {
     if is_tracing() { Err(read_while_recording(what)) } else { Ok(()) }

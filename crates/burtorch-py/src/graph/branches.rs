@@ -1,8 +1,8 @@
-//! Branches for Python: graphs that several threads build beside a frozen one. `node/joining` ends them, `node/branch_reads`
-//! reads frozen nodes.
+//! Branches for Python: graphs that several threads build besides a frozen one. `node/joining` ends them,
+//! `node/branch_reads` reads frozen nodes.
 //!
-//! Promises: while branches are open their graph is read-only. A graph with open branches is marked busy, so that building on any
-//! other graph needs no extra check; the checks for busy graphs are here.
+//! Promises: while branches are open their graph is read-only. A graph with open branches is marked busy, so that
+//! building on any other graph needs no extra check; the checks for busy graphs are here.
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;

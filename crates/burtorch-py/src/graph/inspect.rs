@@ -1,6 +1,6 @@
-//! What a graph holds and uses, for Python: memory, and numbers that are not finite.
+//! Properties of a graph for Python: memory, and non-finite numbers.
 //!
-//! Promises: Python objects are made when no reference into the graph exists.
+//! Promises: Python objects are created when no reference into the graph exists.
 
 use burtorch_core::erased::Found;
 use burtorch_core::graph::Memory;

@@ -61,7 +61,7 @@ pub(crate) use with_kernels;
 ///         oracles and optimisers the first two.
 ///     seed: determines all random initial values.
 ///     capacity: numbers to reserve address space for (32 MiB of values by default); pages are used only when touched.
-///         More numbers are possible if the memory can move, because no array holds it.
+///         More numbers are possible as long as no array holds the memory, which can then move.
 ///     values, grads: caller memory (NumPy, shared or mapped memory, array.array ...) to use instead of our own:
 ///         writable, contiguous, of `dtype`, not overlapping. It is kept alive. Tensors are placed in it one after
 ///         another, and initialise it.

@@ -1,6 +1,6 @@
 //! Dense layers as blocks: a matrix of parameters times a concatenation of views, plus a bias.
 //!
-//! Promises: weight gradients of several groups of samples may wait for one pass over the weights. Knows nothing of
+//! Promises: weight gradients of several groups of samples may be deferred to one pass over the weights. Does not know
 //! activations.
 
 use super::super::check::{Check, Checked};

@@ -1,6 +1,6 @@
-//! What a dense layer hands to its inputs, weights and biases.
+//! Contributions of a dense layer to its inputs, weights and biases.
 //!
-//! Promises: as `affine`, whose record it reads; gradients of a part have the bits that those of the whole have there.
+//! Promises: as `affine`, whose record it reads; gradients of a part have the same bits as those of the whole.
 
 use super::super::Range;
 use super::super::deferred::{Application, DenseLayer, MAX_GROUPS};

@@ -1,6 +1,7 @@
 //! Causal attention over tokens, head by head.
 //!
-//! Promises: probabilities are kept for the sweep, as constants before the outputs. Knows nothing of projections.
+//! Promises: probabilities are stored for the backward pass, as constants before the outputs. Does not know
+//! projections.
 
 use super::super::Graph;
 use super::super::check::{Check, Checked};

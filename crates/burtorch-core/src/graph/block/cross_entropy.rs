@@ -1,6 +1,6 @@
 //! Softmax cross-entropy as a block: the probabilities, then the loss.
 //!
-//! Promises that each lane is compared with its own class. Knows nothing of where logits come from.
+//! Promises that each lane is compared with its own class. Does not know the source of the logits.
 
 use super::super::check::{Check, Checked};
 use super::super::operands::{OperandRun, StoreValues};
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::kernels::BlockMath;
 use crate::ops::Op;
 
-/// What a softmax cross-entropy compares with.
+/// The target of a softmax cross-entropy.
 #[derive(Clone, Copy, Debug)]
 pub enum CrossEntropyTarget<'a> {
     /// One class for all lanes, or one per lane.

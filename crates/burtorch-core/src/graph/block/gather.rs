@@ -1,6 +1,6 @@
 //! Rows of a table of parameters by index: embeddings, each lane with its own.
 //!
-//! Promises that only rows which are named receive a gradient. Knows nothing of symbols.
+//! Promises that only the rows used receive a gradient. Does not know the meaning of the indices.
 
 use super::super::check::{Check, Checked};
 use super::super::operands::{OperandRun, StoreValues};
@@ -110,12 +110,13 @@ impl<S: BlockMath> BlockOp<S> for Gather {
 }
 
 impl<S: BlockMath> Graph<'_, S> {
-    /// Appends rows of `table` (rows x width), one after another, as one block. `indices` holds the rows of lane 0 in
-    /// their order, then those of lane 1, ...: equally many for each lane, at least one. Returns the outputs, `width`
-    /// for each row of a lane. Costs a copy; the way back touches the rows named.
+    /// Appends rows of `table` (rows x width), in sequence, as one block. `indices` holds the rows of lane 0 in their
+    /// order, then those of lane 1, ...: equally many for each lane, at least one. Returns the outputs, `width` for
+    /// each row of a lane. Costs a copy; the backward pass only touches the rows used.
     ///
     /// # Errors
-    /// An index that is no row, a number of indices that is no multiple of the lanes, a table of other parameters.
+    ///
+    /// An index out of range, a number of indices that is not a multiple of the lanes, or a table of other parameters.
     pub fn gather(&mut self, params: &Parameters<'_, S::Elem>, table: Tensor, indices: &[u32]) -> Result<Range> {
         params.check_slice(table.slice())?;
         let n_rows = table.shape().dims()[0];

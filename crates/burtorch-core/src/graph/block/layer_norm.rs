@@ -1,6 +1,7 @@
 //! Layer normalisation over tokens: `gain (x - mean)/sqrt(variance + eps) + bias`.
 //!
-//! Promises: mean and deviation are kept for the sweep, as constants before the outputs. Knows nothing of residual streams.
+//! Promises: mean and deviation are stored for the backward pass, as constants before the outputs. Does not know
+//! residual streams.
 
 use super::super::Graph;
 use super::super::check::{Check, Checked};

@@ -1,6 +1,6 @@
 //! Unary ops over ranges.
 //!
-//! Promises the values and gradients of one node each. Knows nothing of what the numbers mean.
+//! Promises the values and gradients of one node each. Does not know the meaning of the numbers.
 
 use super::super::check::{Check, Checked};
 use super::super::operands::{OperandRun, StoreValues};

@@ -1,4 +1,4 @@
-//! Mean and mean of squares of a run, as one block of two outputs.
+//! Mean and mean of squares of a range, as one block with two outputs.
 
 use super::super::check::{Check, Checked};
 use super::super::operands::{OperandRun, StoreValues};

@@ -3,8 +3,8 @@
 //! Promises: a block's values equal those of its expansion into scalar nodes within the bound of its sums; a record is
 //! plain numbers in the operand lists, so rewinding past it costs nothing. Parameters are read in place.
 //!
-//! Each block op is a file, which implements [`op::BlockOp`]: its record, how it is appended, evaluated and swept, which
-//! operands it names, how it is checked when it is loaded. This file is their registry, and asks the right one.
+//! Each block op is a file that implements [`op::BlockOp`]: its record, appending, evaluation, backward pass, operands,
+//! and the check on loading. This file is their registry and dispatches to them.
 
 mod append;
 mod op;

@@ -1,7 +1,7 @@
-//! What a block op is: [`BlockOp`], which the file of each op implements once, for the scalar types that it is for.
+//! The definition of a block op: [`BlockOp`], implemented once in the file of each op, for its scalar types.
 //!
-//! Promises: whoever walks, renumbers, saves, evaluates or sweeps blocks asks this trait and knows no op. Rules that only
-//! programs over arrays ask for answer [`Error::Unsupported`] until an op has one.
+//! Promises: code that walks, renumbers, saves, evaluates or differentiates blocks uses this trait and knows no op.
+//! Rules needed only by array programs return [`Error::Unsupported`] until an op implements them.
 
 use super::super::check::{Check, Checked};
 use super::super::operands::{Encoded, OperandRun, StoreValues};

@@ -1,6 +1,7 @@
-//! Records of blocks: plain numbers in the operand lists, and what they name.
+//! Records of blocks: plain numbers in the operand lists, and the references in them.
 //!
-//! Promises: a layout says of each number of a record what it names, so that renumbering, saving and loading know no op.
+//! Promises: a layout gives the kind of reference of each number of a record, so that renumbering, saving and loading
+//! know no op.
 
 use super::super::Range;
 use super::super::operands::OperandRun;

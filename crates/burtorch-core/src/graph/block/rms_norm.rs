@@ -1,7 +1,7 @@
 //! Root mean square normalisation: `gain x / sqrt(mean of x^2 + eps)`, over a range or over the features of each token.
 //!
-//! Promises: the inverse of each root is kept for the sweep, as a constant before the outputs; outputs that were not
-//! reached contribute nothing. Knows nothing of residual streams.
+//! Promises: the inverse of each root is stored for the backward pass, as a constant before the outputs; unreached
+//! outputs contribute nothing. Does not know residual streams.
 
 use super::super::Graph;
 use super::super::check::{Check, Checked};

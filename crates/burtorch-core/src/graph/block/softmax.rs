@@ -1,7 +1,7 @@
 //! Softmax and its logarithm as blocks: one output per operand.
 //!
-//! Promises: as all blocks: values when appended, an error changes nothing, rewinding past a record costs nothing. The
-//! arithmetic is in `ops/peak.rs`.
+//! Promises, as all blocks: values are computed on appending, an error changes nothing, rewinding past a record costs
+//! nothing. The arithmetic is in `ops/max_shifted.rs`.
 
 use super::super::Operands;
 use super::super::check::{Check, Checked};

@@ -1,7 +1,7 @@
-//! A dense layer over tokens, cut off at 0 or not: features of several activations are taken together without copying
-//! where they lie in one range.
+//! A dense layer over tokens, with or without relu; features of several activations are combined, without a copy if
+//! they are in one range.
 //!
-//! Promises: what was not reached contributes nothing. Knows no other activation.
+//! Promises: unreached outputs contribute nothing. Does not know other activations.
 
 use super::super::Graph;
 use super::super::check::{Check, Checked};
@@ -154,8 +154,8 @@ fn gathered<'a, S: Scalar>(
 }
 
 impl<S: BlockMath> Graph<'_, S> {
-    /// Appends `W x + b` for each token, cut off at 0 with `relu`. `x` are activations of the same tokens whose features
-    /// are taken together, without copying; `w` is `n_out x n_in` by rows.
+    /// Appends `W x + b` for each token, followed by relu with `relu`. `x` are activations of the same tokens, whose
+    /// features are concatenated without copying; `w` is `n_out x n_in` by rows.
     pub fn token_affine(
         &mut self,
         params: &[&Parameters<'_, S::Elem>],

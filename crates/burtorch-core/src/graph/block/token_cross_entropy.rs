@@ -1,6 +1,7 @@
 //! The mean over tokens of the softmax cross-entropy of their logits.
 //!
-//! Promises: probabilities are kept for the sweep, as constants before the loss. Knows nothing of where logits come from.
+//! Promises: probabilities are stored for the backward pass, as constants before the loss. Does not know the source of
+//! the logits.
 
 use super::super::check::{Check, Checked};
 use super::super::operands::{OperandRun, StoreValues};

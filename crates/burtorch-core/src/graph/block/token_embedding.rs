@@ -1,6 +1,6 @@
 //! Rows of a table, one per token, plus rows of positions.
 //!
-//! Promises that only rows which are named receive a gradient. Knows nothing of vocabularies.
+//! Promises that only the rows used receive a gradient. Does not know vocabularies.
 
 use super::super::Graph;
 use super::super::check::{Check, Checked};
@@ -105,9 +105,9 @@ impl<S: BlockMath> BlockOp<S> for TokenEmbedding {
 }
 
 impl<S: BlockMath> Graph<'_, S> {
-    /// Appends one row of `table` per token, plus the row of `positions` at its place where given. `table` is symbols x
-    /// `width` by rows; `positions` has at least as many rows as there are tokens. With lanes, `tokens` are those of lane
-    /// 0, then of lane 1, ...
+    /// Appends one row of `table` per token, plus, if given, the row of `positions` at the token's position. `table` is
+    /// vocabulary x `width` by rows; `positions` has at least as many rows as there are tokens. With lanes, `tokens`
+    /// are those of lane 0, then of lane 1, ...
     pub fn token_embedding(
         &mut self,
         params: &[&Parameters<'_, S::Elem>],

@@ -1,8 +1,9 @@
-//! Reserved regions: a graph's columns reserve what lies behind its nodes for its branches, which then need not be copied to be joined.
+//! Reserved regions: a graph's columns reserve memory after its nodes for its branches, which are then joined without
+//! copying.
 //!
-//! Promises: a place is one branch's alone until it is dropped; the graph that reserves it appends nothing there before that, but
-//! moves where it has to grow; a branch that outgrows its place moves to memory of its own; the memory is freed when
-//! neither the graph nor any branch is in it. All of this without the borrow checker, as a branch may outlive its graph.
+//! Promises: a region belongs to one branch until it is dropped; until then the graph appends nothing there, but moves
+//! if it has to grow; a branch that outgrows its region moves to separate memory; the memory is freed when neither the
+//! graph nor any branch uses it. The borrow checker cannot ensure this, because a branch may outlive its graph.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;

@@ -1,4 +1,4 @@
-//! Operand lists on their way from a joined graph to the other one.
+//! Operand lists being copied from a joined graph to the other one.
 
 use crate::error::{Error, Result};
 use crate::graph::memory::Stack;

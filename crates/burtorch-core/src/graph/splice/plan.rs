@@ -1,4 +1,4 @@
-//! Where the nodes of a graph go that is joined to another one, and what stands before blocks whose operands part.
+//! The new numbers of the nodes of a joined graph, and the copies before blocks whose operands are split.
 
 use super::{Spliced, WHAT};
 use crate::error::{Error, Result};

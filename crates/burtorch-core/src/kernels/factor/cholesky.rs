@@ -6,11 +6,12 @@ use super::super::product::{Finish, Matrix, MatrixMut, Start, product};
 use super::{BLOCK, add_multiple, block_work};
 use crate::sync::stop::Pace;
 
-/// Overwrites the lower triangle of the symmetric matrix `a` of `n` rows by `L` with `L Lᵀ = a`, and what lies above by 0. Only the lower
-/// triangle is read. Returns whether the matrix is positive definite; else `L` has NaNs or infinities.
+/// Overwrites the lower triangle of the symmetric matrix `a` of `n` rows by `L` with `L Lᵀ = a`, and the rest by 0.
+/// Only the lower triangle is read. Returns whether the matrix is positive definite; otherwise `L` has NaNs or
+/// infinities.
 ///
-/// Simply: for each column, take the root of the diagonal, divide the rest by it, and subtract its products from the columns
-/// that follow. Departure: columns are taken [`BLOCK`] at once, and what they subtract from the others is products.
+/// Simply: for each column, take the root of the diagonal, divide the rest by it, and subtract its products from the
+/// following columns. Departure: [`BLOCK`] columns at once, whose updates of the others are matrix products.
 pub fn cholesky<E: KernelFloat>(n: usize, a: &mut [E], workspace: &mut [E]) -> bool {
     let (mut is_definite, mut pace) = (true, Pace::new());
     for first in (0..n).step_by(BLOCK) {

@@ -6,12 +6,12 @@ use super::super::product::{Finish, Matrix, MatrixMut, Start, product};
 use super::{BLOCK, add_multiple, block_work, two_rows};
 use crate::sync::stop::Pace;
 
-/// Overwrites the matrix `a` of `n` rows by its factors: `L` below the diagonal (1 on it), `U` on and above it. Row `i` of `L U` is
-/// row `permutation[i]` of the matrix. Returns the sign of the permutation.
+/// Overwrites the matrix `a` of `n` rows by its factors: `L` below the diagonal (1 on it), `U` on and above it. Row `i`
+/// of `L U` is row `permutation[i]` of the matrix. Returns the sign of the permutation.
 ///
-/// Simply: for each column, exchange rows so that the largest number comes first, then subtract multiples of that row from
-/// those below. Departure: columns are taken [`BLOCK`] at once, and what they subtract from the others is one product. Each
-/// number is the same chain of multiply-adds either way.
+/// Simply: for each column, swap rows so that the largest number comes first, then subtract multiples of that row from
+/// those below. Departure: [`BLOCK`] columns at once, whose update of the others is one matrix product. Each number is
+/// the same chain of multiply-adds either way.
 pub fn lu<E: KernelFloat>(n: usize, a: &mut [E], permutation: &mut [i64], workspace: &mut [E]) -> E {
     for (i, row) in permutation.iter_mut().enumerate() {
         *row = i as i64;
@@ -41,7 +41,7 @@ pub fn lu<E: KernelFloat>(n: usize, a: &mut [E], permutation: &mut [i64], worksp
 }
 
 leveled! {
-    /// Columns `first..end` of an LU factorisation whose earlier columns are done, and those rows of the others.
+    /// Columns `first..end` of an LU factorisation after the earlier columns, and those rows of the others.
     pub fn columns_of_lu<E>(
         n: usize,
         a: &mut [E],

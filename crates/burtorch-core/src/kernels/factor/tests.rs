@@ -95,7 +95,7 @@ fn solutions_solve_and_have_the_bits_of_single_right_sides() {
 }
 
 #[test]
-fn singular_matrices_say_so() {
+fn singular_matrices_are_reported() {
     let mut room = vec![0.0; factor_workspace_len::<f64>(3, 3)];
     let mut a = vec![1.0, 2.0, 3.0, 2.0, 4.0, 6.0, 1.0, 0.0, 1.0];
     let mut permutation = [0; 3];

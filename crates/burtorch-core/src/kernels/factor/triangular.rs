@@ -13,7 +13,7 @@ pub struct Triangle {
     pub upper: bool,
     /// Its transpose.
     pub transposed: bool,
-    /// With ones on the diagonal, whatever stands there.
+    /// A unit diagonal: the stored diagonal is ignored.
     pub unit: bool,
 }
 
@@ -24,11 +24,11 @@ impl Triangle {
     }
 }
 
-/// Overwrites `x`, `n` rows of `m` numbers, by the solution of `T X = x`, with `T` a triangle of the matrix `a` of `n` rows. Numbers
-/// outside of the triangle are not read.
+/// Overwrites `x`, `n` rows of `m` numbers, by the solution of `T X = x`, with `T` a triangle of the matrix `a` of `n`
+/// rows. Numbers outside the triangle are not read.
 ///
-/// Simply: row after row, divide by the diagonal and subtract multiples from the rows that follow. Departure: rows are taken
-/// [`BLOCK`] at once, and what they subtract from the others is one product.
+/// Simply: for each row, divide by the diagonal and subtract multiples from the following rows. Departure: [`BLOCK`]
+/// rows at once, whose update of the others is one matrix product.
 pub fn solve_triangular<E: KernelFloat>(
     triangle: Triangle,
     n: usize,

@@ -37,7 +37,7 @@ pub struct Matrix<'a, E> {
     shape: Shape,
 }
 
-/// A matrix to write, or one after another.
+/// A matrix to write, or several in sequence.
 #[derive(Debug)]
 pub struct MatrixMut<'a, E> {
     data: &'a mut [E],
@@ -131,7 +131,7 @@ impl<'a, E> MatrixMut<'a, E> {
         Self { data, shape: Shape::by_rows(rows, columns), count: 1 }
     }
 
-    /// A matrix of any strides that keep its elements apart.
+    /// A matrix with any strides that keep its elements separate.
     pub fn strided(
         data: &'a mut [E],
         start: usize,
@@ -169,7 +169,7 @@ pub enum Start<'a, E> {
     Columns(&'a [E]),
 }
 
-/// What happens to an element of C after the last term of its chain.
+/// The operation on an element of C after the last term of its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// Stores sums unchanged.
@@ -178,10 +178,10 @@ pub enum Finish {
     Reached,
 }
 
-/// `C = A B`, or `C` of each stack. See the module. Costs `2 m n k` operations.
+/// `C = A B`, or `C` of each pair of matrices. See the module. Costs `2 m n k` operations.
 ///
-/// Panics if shapes differ, if a matrix reaches beyond its data, if elements of C share places, or if `workspace` is shorter
-/// than [`product_workspace_len`] says; what is in it does not matter.
+/// Panics if shapes differ, if a matrix exceeds its data, if elements of C overlap, or if `workspace` is shorter than
+/// [`product_workspace_len`]; its content does not matter.
 pub fn product<E: KernelFloat>(
     start: Start<'_, E>,
     a: Matrix<'_, E>,

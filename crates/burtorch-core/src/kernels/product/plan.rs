@@ -42,7 +42,7 @@ pub(crate) enum Origin<E> {
     Columns(*const E),
 }
 
-/// A product whose shapes were checked: all elements that the steps lead to lie in the slices of the caller.
+/// A product with checked shapes: all elements reached by the steps lie in the caller's slices.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<E> {
     pub(super) m: usize,
@@ -171,7 +171,7 @@ impl<E: KernelFloat> Job<E> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub pack_a: bool,
-    /// Whether tiles ask for rows of A ahead, which are read once and lie far apart.
+    /// Whether tiles prefetch rows of A, which are read once and lie far apart.
     pub asks_ahead: bool,
     pub pack_b: bool,
     /// Rows of A in a block.
@@ -232,7 +232,7 @@ impl Plan {
     }
 }
 
-/// How many numbers of working memory a product of `m x k` and `k x n` needs: what is packed at a time, 1.4 MB at most.
+/// The workspace of a product of `m x k` and `k x n`: the packed blocks, 1.4 MB at most.
 pub const fn workspace_len<E>(m: usize, n: usize, k: usize) -> usize {
     let size = size_of::<E>();
     let (one, other) = (blocks_len(m, n, k, size), blocks_len(n, m, k, size));

@@ -17,7 +17,7 @@ pub(super) struct Strip<E> {
     pub a: *const E,
     pub a_row: isize,
     pub a_term: isize,
-    /// Whether a tile asks for the rows of A of the next one.
+    /// Whether a tile prefetches the rows of A of the next one.
     pub asks_ahead: bool,
     pub b: *const E,
     pub b_term: isize,

@@ -1,4 +1,4 @@
-//! What the ops over tokens share: which adjoints were reached, blanking tokens that were not, and cross-entropy.
+//! Common parts of the ops over tokens: detecting reached adjoints, blanking unreached tokens, and cross-entropy.
 
 use super::{TOKEN_LANES, naive};
 use crate::kernels::float::{KernelFloat, Pack};

@@ -22,7 +22,7 @@ pub use pulls::{AffinePull, AttentionPull, AttentionShape, LayerNormPull};
 use super::{KernelFloat, Mode};
 use crate::scalar::Scalar;
 
-/// Tokens side by side in the vectors of the kernels.
+/// Tokens per vector of the kernels.
 pub const TOKEN_LANES: usize = 8;
 
 /// Places for `n` tokens: whole groups.
@@ -30,10 +30,10 @@ pub const fn padded(n: usize) -> usize {
     n.div_ceil(TOKEN_LANES) * TOKEN_LANES
 }
 
-/// Gradients of parameters and what to do with what they hold.
+/// Gradients of parameters, and the effect on their existing values.
 pub type GradientOut<'a, E> = Option<(&'a mut [E], Mode)>;
 
-/// What block ops over tokens compute, per scalar type.
+/// The kernels of block ops over tokens, per scalar type.
 pub trait TokenMath: Scalar {
     /// Whether no number is the adjoint "not reached".
     fn all_reached(g: &[Self]) -> bool {

@@ -6,7 +6,7 @@ use crate::scalar::Scalar;
 
 const L: usize = TOKEN_LANES;
 
-/// A dense layer whose outputs have adjoints, and where to put what they contribute.
+/// The backward pass of a dense layer: the outputs' adjoints, and the destination of the contributions.
 #[derive(Debug)]
 pub struct AffinePull<'a, S: Scalar> {
     /// Inputs of the layer.
@@ -40,7 +40,7 @@ impl<S: Scalar> AffinePull<'_, S> {
     }
 }
 
-/// A layer normalisation whose outputs have adjoints, and where to put what they contribute.
+/// The backward pass of a layer normalisation: the outputs' adjoints, and the destination of the contributions.
 #[derive(Debug)]
 pub struct LayerNormPull<'a, S: Scalar> {
     /// Gains, one per feature.
@@ -83,7 +83,7 @@ impl AttentionShape {
         self.width / self.heads
     }
 
-    /// How many probabilities there are for `groups` of tokens.
+    /// The number of probabilities for `groups` of tokens.
     pub fn probs_len(self, groups: usize) -> usize {
         attention_probs_len::<L>(self.heads, groups)
     }
@@ -105,20 +105,20 @@ impl AttentionShape {
     }
 }
 
-/// Attention whose outputs have adjoints, and where to put what they contribute.
+/// The backward pass of attention: the outputs' adjoints, and the destination of the contributions.
 #[derive(Debug)]
 pub struct AttentionPull<'a, S> {
     /// Heads and width.
     pub shape: AttentionShape,
     /// Queries, keys and values.
     pub qkv: [&'a [S]; 3],
-    /// What the forward pass left.
+    /// The probabilities stored by the forward pass.
     pub probs: &'a [S],
     /// Outputs.
     pub out: &'a [S],
     /// Their adjoints.
     pub dout: &'a [S],
-    /// Receives the contributions to queries, keys and values, one after the other.
+    /// Receives the contributions to queries, keys and values, in sequence.
     pub grads: &'a mut [S],
     /// Working memory, as long as the outputs.
     pub scratch: &'a mut [S],

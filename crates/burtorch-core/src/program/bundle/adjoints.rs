@@ -1,6 +1,6 @@
-//! What units hand back to their operands: the contributions to each adjoint, in the order of the eager sweep.
+//! The contributions of units to the adjoints of their operands, in the order of the eager backward pass.
 //!
-//! Promises: every contribution is listed once, and a unit that hands nothing back does not run. Knows nothing of code.
+//! Promises: every contribution is listed once, and a unit without contributions does not run. Does not know code.
 
 use super::memory::InLanes;
 use super::order::Group;

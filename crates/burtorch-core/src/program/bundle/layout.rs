@@ -1,12 +1,11 @@
-//! Where bundles find and leave numbers.
+//! The layout of the numbers that bundles read and write.
 //!
-//! In words: values lie in the order in which groups run, side by side within a group, each vector within one cache line.
-//! What units hand back lies in the order of the reverse pass. Lanes that no unit uses have room of their own; those
-//! behind a lone number fall on what is stored later. An
-//! adjoint is a list of contributions, in the order in which the eager sweep adds them; where only one is to be added,
-//! or an op hands its adjoint on as it is, nothing is copied.
+//! In words: values are ordered by group, contiguous within a group, with each vector in one cache line. Contributions
+//! are in the order of the reverse pass. Unused lanes have space of their own; those after a lone number overlap memory
+//! that is stored later. An adjoint is a list of contributions, in the order in which the eager backward pass adds
+//! them; a single contribution, or an adjoint that is passed on unchanged, is not copied.
 //!
-//! Promises: every slot listed exists in both memories, which are equally long. Knows nothing of code.
+//! Promises: every listed slot exists in both memories, which have the same length. Does not know code.
 
 use super::adjoints::Adjoints;
 use super::memory::{Bundle, InLanes, NO_HEAD, Run};

@@ -1,10 +1,10 @@
-//! What bundles are: instructions for up to a vector's lanes of units, and the memory that they run on.
+//! Bundles: instructions for as many units as a vector has lanes, and the memory that they use.
 //!
-//! In words: slots of operands are gathered into lanes; results and contributions are stored side by side. Lanes behind
-//! the last unit of a bundle compute something from slots that exist, and store it where nobody reads, or where a later
-//! bundle stores its own results.
+//! In words: slots of operands are gathered into lanes; results and contributions are stored contiguously. Lanes after
+//! the last unit of a bundle compute with existing slots, and store their results where no code reads, or where a later
+//! bundle stores its own.
 //!
-//! Promises: nothing is read or written but slots. Knows nothing of ops.
+//! Promises: only slots are accessed. Does not know ops.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;

@@ -1,12 +1,12 @@
-//! The order in which units run, and which of them run together.
+//! The order of units, and which of them run together.
 //!
-//! In words: list scheduling. Of the units whose operands are computed, the one with the longest way to the end decides
-//! what kind comes next; up to a vector's lanes of that kind go together. Ways are measured in the cycles that units
-//! take, and a result counts as computed only some cycles after its group was taken: a CPU that looks a few groups ahead
-//! then finds groups among them that wait for nothing. On the random graph of the bench that saves a sixth.
+//! In words: list scheduling. Among the ready units, the one with the longest path to the end determines the next kind;
+//! up to a vector's lanes of that kind form a group. Paths are measured in cycles of units, and a result counts as
+//! computed only some cycles after its group was chosen: a CPU that looks a few groups ahead then finds independent
+//! groups among them. On the random graph of the bench that saves a sixth.
 //!
-//! Promises: a group comes after everything that it reads, so the groups backwards are an order for a reverse pass. Knows
-//! nothing of slots.
+//! Promises: a group comes after everything that it reads, so the reverse order of groups is valid for a reverse pass.
+//! Does not know slots.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

@@ -1,6 +1,6 @@
-//! What a program in bundles consists of, and what its plan knows while it is made.
+//! A program as bundles, and the state of planning.
 //!
-//! Promises: slots of a group lie as far apart as its code has lanes. Does not know how slots are given.
+//! Promises: the slots of a group are as far apart as its code has lanes. Does not know how slots are assigned.
 
 use super::memory::{Bundle, InLanes};
 use super::order::Group;

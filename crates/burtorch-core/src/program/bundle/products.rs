@@ -1,9 +1,10 @@
-//! Products of a few numbers, whose operands stay in registers: with a row in memory they take twice as long.
+//! Products of a few numbers, whose operands stay in registers: in memory they would take twice as long.
 //!
-//! Loops count, as closures and iterators are compiled for any CPU unless they happen to be inlined.
+//! Written with counting loops, because closures and iterators are compiled without the level's instructions unless
+//! they are inlined.
 //!
-//! Promises: the bits of the op: a product from the left, and prefix times suffix for what its operands receive. Knows
-//! slots and nothing of programs.
+//! Promises: the bits of the op: a product from left to right, and prefix times suffix for the contributions. Knows
+//! slots, not programs.
 #![allow(unsafe_code)]
 #![allow(clippy::needless_range_loop)]
 

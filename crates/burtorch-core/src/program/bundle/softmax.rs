@@ -1,10 +1,10 @@
-//! Softmaxes of few numbers: each takes as many lanes as it has operands, up to the next power of two.
+//! Softmaxes of few numbers: each takes as many lanes as it has operands, rounded up to a power of two.
 //!
-//! In words: exponentials in all lanes, their sum in every lane of the softmax, quotients in all lanes; the same for the
-//! reverse pass. So one vector holds two softmaxes of four, one exponential and one division serve both, and a program
-//! that has few ready at a time wastes little.
+//! In words: exponentials in all lanes, their sum in every lane of the softmax, quotients in all lanes; the same for
+//! the reverse pass. So one vector holds two softmaxes of four, one exponential and one division serve both, and a
+//! program with few ready units wastes little.
 //!
-//! Promises: the bits of exponentials, sum and quotients written out. Knows slots and nothing of programs.
+//! Promises: the bits of separate exponentials, sum and quotients. Knows slots, not programs.
 #![allow(unsafe_code)]
 
 use super::memory::{Body, Bundle, InLanes, Lanes, Memory};

@@ -1,10 +1,11 @@
-//! The code of bundles: up to a vector's lanes of equal ops on slots anywhere.
+//! The code of bundles: up to a vector's lanes of equal ops on arbitrary slots.
 //!
-//! In words: slots of operands are gathered into lanes, the row of the op table is applied, lanes are stored side by
-//! side. In the reverse pass each lane's adjoint is the sum of its contributions, gathered in the order in which the
-//! eager sweep would add them, and contributions are stored side by side; so nothing is scattered, and lanes never meet.
+//! In words: slots of operands are gathered into lanes, the row of the op table is applied, and lanes are stored
+//! contiguously. In the reverse pass each lane's adjoint is the sum of its contributions, gathered in the order in
+//! which the eager backward pass adds them, and contributions are stored contiguously; so there is no scatter, and
+//! lanes are independent.
 //!
-//! Promises: lane k has the bits of the op on lane k's numbers. Knows slots and nothing of programs.
+//! Promises: lane k has the bits of the op on lane k's numbers. Knows slots, not programs.
 #![allow(unsafe_code)]
 
 use super::memory::{Body, Bundle, InLanes, Lanes, Memory, Run, compiled, partials};

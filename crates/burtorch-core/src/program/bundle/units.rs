@@ -1,10 +1,10 @@
-//! Units of a program: what is computed together for one node, or for the few nodes of a superinstruction.
+//! Units of a program: the nodes computed together, either a single one or the few of a superinstruction.
 //!
-//! In words: a softmax that was written out (`exp` of some numbers, their sum, each over the sum) is one unit; so is an
-//! op whose only use is to be multiplied by a constant; every other node is a unit of its own.
+//! In words: an explicit softmax (`exp` of some numbers, their sum, each divided by the sum) is one unit; so is an op
+//! whose only use is a multiplication by a constant; every other node is a separate unit.
 //!
-//! Promises: every node belongs to exactly one unit; what a unit keeps to itself is used nowhere else. Knows nothing of
-//! the order in which units run.
+//! Promises: every node belongs to exactly one unit; intermediate results of a unit are used nowhere else. Does not
+//! know the order in which units run.
 
 use crate::ops::{Arity, Op};
 use crate::program::node::{Node, Program, list_len};

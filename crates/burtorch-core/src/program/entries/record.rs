@@ -1,7 +1,7 @@
 //! A record of the reverse pass on dual numbers.
 //!
 //! Promises: values, adjoints and their tangents in the order and the association of a replay on dual numbers. A number that
-//! no direction changes has no tangent. Reductions without a formula of their own are unknown, as are all numbers that depend on
+//! no direction changes has no tangent. Reductions without a formula are unknown, as are all numbers that depend on
 //! them. Does not know how operations run.
 
 use std::collections::HashMap;

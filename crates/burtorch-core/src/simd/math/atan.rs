@@ -144,8 +144,8 @@ pub fn atan<V: Real>(x: V) -> V {
     atan2(x, V::of(1.0))
 }
 
-/// x / (x^2 + y^2), the partials of atan2 but for a sign. f64 is scaled so that the larger of the two lies near 1: no
-/// square over- or underflows that matters; f32 goes through plain f64.
+/// x / (x^2 + y^2), the partials of atan2 except for a sign. f64 is scaled so that the larger of the two is near 1,
+/// which avoids harmful over- and underflow of squares; f32 is computed in f64.
 #[inline(always)]
 pub fn over_squares<V: Real>(x: V, y: V) -> V {
     let (wide_x, wide_y) = (x.widen(), y.widen());

@@ -1,6 +1,6 @@
 //! Logarithms and exponentials to the bases 2 and 10, and the cube root: the logarithm in two parts, times a constant.
 //!
-//! Integer powers are exact, as an error of 2^-60 rounds away. f32 goes through f64.
+//! Integer powers are exact, because an error of 2^-60 is rounded away. f32 is computed in f64.
 
 use super::double::{Pair, any_sum, pair, product};
 use super::exp::{exp_sum_split_unclamped, scale};

@@ -1,6 +1,6 @@
-//! Numbers in two parts, about 106 bits, for what one number is too short for.
+//! Numbers in two parts, about 106 bits, where one number has too few.
 //!
-//! Promises that a product or a sum of pairs loses no more than the last few of those bits. Knows nothing of functions.
+//! Promises that a product or a sum of pairs loses only the last few of those bits. Does not know functions.
 
 use super::poly::{fast_two_sum, two_sum};
 use crate::simd::Real;

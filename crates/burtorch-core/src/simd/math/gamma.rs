@@ -1,7 +1,7 @@
-//! The logarithm of the gamma function and its derivatives, one lane at a time, so that each takes the shortest way.
+//! The logarithm of the gamma function and its derivatives, one lane at a time, so that each takes the shortest path.
 //!
-//! Near 1 and 2, where log gamma is 0, a series about 2; above, products, then Stirling's series; below 0, reflection with
-//! sine and cotangent in two parts. f32 goes through f64.
+//! Near 1 and 2, where log gamma is 0, a series about 2; above, products, then Stirling's series; below 0, reflection
+//! with sine and cotangent in two parts. f32 is computed in f64.
 
 use super::double::{any_sum, product, quotient};
 use super::log::split;

@@ -26,7 +26,7 @@ fn length<W: Real<Elem = f64>>(x: W, y: W) -> W {
     W::select(x.is_eq(infinity) | y.is_eq(infinity), infinity, length)
 }
 
-/// sqrt(x^2 + y^2); infinite where either is, also beside a NaN.
+/// sqrt(x^2 + y^2); infinite if either is, even if the other is NaN.
 #[inline(always)]
 pub fn hypot<V: Real>(x: V, y: V) -> V {
     V::narrow(length(x.widen(), y.widen()))

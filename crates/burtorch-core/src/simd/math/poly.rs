@@ -1,4 +1,4 @@
-//! Polynomials and exact sums, the pieces all families share.
+//! Polynomials and exact sums, shared by all families.
 
 use crate::simd::Real;
 
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_keep_what_rounding_takes() {
+    fn sums_keep_the_rounding_error() {
         assert_eq!(fast_two_sum(1.0, 2f64.powi(-60)), (1.0, 2f64.powi(-60)));
         assert_eq!(two_sum(2f64.powi(-60), 1.0), (1.0, 2f64.powi(-60)));
     }

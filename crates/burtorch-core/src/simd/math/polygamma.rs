@@ -1,6 +1,6 @@
 //! The derivatives of log gamma by recurrence and asymptotic series, for one number of f64 or f128.
 //!
-//! Promises: the first two to all places but the last few of a pair; higher ones to some places. Knows no lanes.
+//! Promises: the first two are accurate except for the last few bits of a pair; higher ones less. Does not know lanes.
 
 /// Bernoulli numbers B2, B4, ...
 pub(crate) const BERNOULLI: [f128; 15] = [

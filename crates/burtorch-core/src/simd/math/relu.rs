@@ -1,4 +1,4 @@
-//! relu: exact, here so that slices have it beside the other activations.
+//! relu: exact; here so that slices have it like the other activations.
 
 use crate::simd::Real;
 

@@ -1,4 +1,5 @@
-//! Division with remainder as Python and NumPy have it, one lane at a time: the remainder is exact up to its last addition.
+//! Division with remainder as in Python and NumPy, one lane at a time: the remainder is exact except for its last
+//! addition.
 
 use std::ops::Rem;
 
@@ -56,7 +57,7 @@ fn by_lane<V: Real>(x: V, y: V, f: impl Fn(f64, f64) -> f64) -> V {
     V::narrow(all)
 }
 
-/// What is left of x after a whole number of y, with the sign of y.
+/// The remainder of x / y, with the sign of y.
 #[inline(always)]
 pub fn remainder<V: Real>(x: V, y: V) -> V {
     by_lane(x, y, floored_remainder)

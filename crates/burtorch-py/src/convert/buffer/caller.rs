@@ -78,7 +78,7 @@ impl CallerMemory {
         Ok(CallerMemory { buffer, claim: None })
     }
 
-    /// Refuses the memory to others until this goes, or is a `BusyError`.
+    /// Claims the memory until this is dropped; `BusyError` if it is claimed.
     pub fn claim(&mut self, py: Python<'_>, what: &str) -> PyResult<()> {
         let start = self.buffer.buf_ptr() as usize;
         self.claim = Some(Claim::of(py, start..start + self.buffer.len_bytes(), what)?);

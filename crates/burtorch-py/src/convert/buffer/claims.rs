@@ -1,7 +1,8 @@
 //! Claims on memory that a Graph or Parameters use: no other object may use it at the same time.
 //!
-//! Promises: memory of a caller is claimed once at a time, also where views of it differ or overlap in part; memory that
-//! arrays of a Graph or of Parameters share is not claimed while they live. Knows addresses only: what is mapped twice has two.
+//! Promises: the caller's memory is claimed once at a time, even by different or partly overlapping views; memory
+//! shared by arrays of a Graph or of Parameters is not claimed while they live. Knows addresses only: memory mapped
+//! twice has two.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -85,7 +86,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Notes where numbers of a kind lie that an array is to share. Asks only itself where that is known.
+    /// Records the memory of a kind that an array is to share. Takes the global lock only for a change.
     pub fn note(&self, kind: usize, span: Span) {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         let (number, spans) = &mut *noted;

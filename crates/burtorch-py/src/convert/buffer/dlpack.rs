@@ -1,7 +1,7 @@
-//! DLPack: arrays handed to NumPy, PyTorch and others without a copy.
+//! DLPack: arrays passed to NumPy, PyTorch and others without a copy.
 //!
-//! Promises: what is handed out lives until the consumer gives it back. The layouts are those of the DLPack header,
-//! version 1.0 and, for consumers that name no version, the one before.
+//! Promises: an exported array lives until the consumer frees it. The layouts are those of the DLPack header, version
+//! 1.0 and, for consumers without a version, the one before.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_void};

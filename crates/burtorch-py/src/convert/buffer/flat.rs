@@ -120,7 +120,7 @@ impl FlatArray {
         array
     }
 
-    /// An array of its own.
+    /// An array that owns a copy.
     pub fn copied<E: Float>(numbers: &[E]) -> Self {
         let n_words = size_of_val(numbers).div_ceil(16);
         let mut memory: Arc<[u128]> = std::iter::repeat_n(0, n_words).collect();
@@ -154,7 +154,7 @@ impl FlatArray {
         part
     }
 
-    /// The same numbers in memory of their own.
+    /// A copy of the numbers.
     pub fn own(&self) -> FlatArray {
         let n_words = (self.len as usize * self.item_size as usize).div_ceil(16);
         let mut memory: Arc<[u128]> = std::iter::repeat_n(0, n_words).collect();

@@ -1,6 +1,6 @@
-//! Arrays whose entries are masked: their buffers hold numbers that are not meant to be read.
+//! Masked arrays: their buffers contain numbers that must not be read.
 //!
-//! Promises: costs a look at a flag for every array that is not of a class written in Python. NumPy is not imported.
+//! Promises: costs one read of a flag for every array whose class is not written in Python. NumPy is not imported.
 #![allow(unsafe_code)]
 
 use crate::convert::signals::quietly;

@@ -1,8 +1,8 @@
-//! Arrays between Python and the core: numbers shared without a copy, symbols handed out, numbers read from any buffer or
-//! nested sequence, and memory of the caller.
+//! Arrays between Python and the core: numbers shared without a copy, exported token ids, numbers read from any buffer
+//! or nested sequence, and the caller's memory.
 //!
-//! Promises: what is exported never moves while somebody holds it; what is read is checked before it is used; NumPy is
-//! not imported. Knows nothing of models.
+//! Promises: exported memory never moves while it is held; input is checked before it is used; NumPy is not imported.
+//! Does not know models.
 
 mod bytes;
 mod caller;

@@ -1,6 +1,6 @@
 //! Whole or real numbers read from any buffer or nested sequence of one or two dimensions.
 //!
-//! Promises: what is read is checked before it is used; NumPy is not imported.
+//! Promises: input is checked before it is used; NumPy is not imported.
 #![allow(unsafe_code)]
 
 use pyo3::buffer::{ElementType, PyUntypedBuffer};

@@ -1,4 +1,4 @@
-//! `TokenIdArray`: symbols handed out as a read-only array.
+//! `TokenIdArray`: token ids as a read-only array.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;

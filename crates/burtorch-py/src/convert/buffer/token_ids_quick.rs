@@ -1,7 +1,7 @@
-//! Token ids read without a question per entry: contiguous buffers of integers, and lists (of lists) of ints.
+//! Fast reading of token ids: contiguous buffers of integers, and lists (of lists) of ints.
 //!
-//! Promises: what is read is what the whole way would read; whatever is not plain, and every error, is left to that. No
-//! Python code runs. A buffer costs a fraction of a nanosecond per entry, where the whole way takes seven, a list three.
+//! Promises: the same result as the general path, to which all other input and every error is left. No Python code
+//! runs. A buffer costs a fraction of a nanosecond per entry, instead of seven in the general path, a list three.
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use super::masked::is_masked;
 use super::read::Dims;
 
-/// Reads plain token ids into `out`, replacing its content; `None`, with nothing raised, for the whole way.
+/// Reads plain token ids into `out`, replacing its content; `None`, without an exception, for the general path.
 pub fn quick_symbols(object: &Bound<'_, PyAny>, out: &mut Vec<u32>) -> Option<Dims> {
     out.clear();
     // SAFETY: a living object under the GIL.

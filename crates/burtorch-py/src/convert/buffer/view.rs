@@ -7,7 +7,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// What a buffer view says.
+/// The properties of a buffer view.
 pub struct Exported<'a> {
     /// First item.
     pub start: *mut c_void,

@@ -1,4 +1,4 @@
-//! Appending a block over tokens: its record, its nodes, and what all such blocks refuse.
+//! Appending a block over tokens: its record, its nodes, and the checks common to all such blocks.
 
 use super::Tokens;
 use crate::error::{Error, Result};

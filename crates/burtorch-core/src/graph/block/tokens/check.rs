@@ -1,8 +1,8 @@
-//! Records of blocks over tokens that come from a file: what building would have refused is refused here.
+//! Checks of records of blocks over tokens from a file, with the same requirements as building.
 //!
-//! Promises: a record that passes has operands, parameters and nodes where they belong, and the nodes that it fills beside
-//! its outputs right below them; each op asks for the lengths that its kernels need.
-//! Knows nothing of files; what is wrong completes "node k ...".
+//! Promises: a record that passes has valid operands, parameters and nodes, and the nodes that it fills besides its
+//! outputs are directly below them; each op checks the lengths that its kernels need. Does not know files; an error
+//! completes "node k ...".
 
 use super::TokenRecord;
 use super::record::FIXED;

@@ -1,8 +1,8 @@
-//! What block ops over several tokens share: how activations lie, the form of their records, appending, checking and
-//! sweeping them.
+//! The common parts of block ops over several tokens: layout of activations, records, appending, checking and backward
+//! passes.
 //!
-//! Promises: parameters are read in place; the places of padding hold finite numbers that no token reads. Knows none of
-//! the ops, each of which is a file beside this folder.
+//! Promises: parameters are read in place; padding has finite numbers that no token reads. Does not know the ops, each
+//! of which is a file beside this folder.
 
 mod append;
 mod check;

@@ -1,8 +1,8 @@
-//! The sweep through a block over tokens: where adjoints and gradients of its operands go.
+//! The backward pass through a block over tokens: the destinations of adjoints and gradients.
 //!
-//! Where the gradients of all numbers of a tensor are asked for, kernels write them in place; those of a tensor of which a part
-//! is asked for, or which is stepped during the sweep, in working memory, and what is asked for is taken from there. Adjoints of inputs are added to in place where an
-//! input is one range.
+//! If the gradients of a whole tensor are requested, kernels write them in place; if only a part is requested, or the
+//! tensor is updated during the backward pass, kernels write to a workspace, and the requested part is copied from
+//! there. Adjoints of inputs are added to in place if an input is one range.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! The record of a block op over tokens: one form for all of them, so that what walks or renumbers operands needs to know
-//! none.
+//! The record of a block op over tokens: one layout for all of them, so that code that walks or renumbers operands
+//! knows no op.
 
 use crate::graph::block::record::{BlockHeader, Field, Layout};
 use crate::graph::operands::OperandRun;
