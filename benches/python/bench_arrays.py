@@ -143,7 +143,6 @@ def by_slices(n: int, make_call: Callable[[Call], Call]) -> Callable[[], Cell]:
     return make
 
 
-# The transform traces with Arrays; a traced function traces an array of one dimension number by number.
 for count in (1_000, 10_000):
     title = f"value and gradient of Rosenbrock by slices, n = {count:,}"
     CELLS[f"{title}, bt.value_and_grad(f)"] = by_slices(count, bt.value_and_grad)
