@@ -6,7 +6,9 @@ use std::cell::Cell;
 
 use pyo3::prelude::*;
 
+use super::array::PyArray;
 use crate::convert::errors::derived;
+use crate::convert::numbers::{is_ndarray, number_of};
 
 /// The most operations with a single number as their result.
 const MOST_SINGLE: usize = 256;
@@ -50,6 +52,19 @@ pub fn count_single(py: Python<'_>, n: usize) -> PyResult<()> {
 /// Refuses what Arrays and Values treat differently, such as primitives, which are traced with Arrays.
 pub fn refuse(py: Python<'_>) -> PyResult<()> {
     if TRIAL.get() == Trial::Off { Ok(()) } else { Err(needs_values(py)) }
+}
+
+/// A constant in a result, as it is with Values: numbers are floats.
+pub fn constant<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    if TRIAL.get() == Trial::Off || x.is_instance_of::<PyArray>() {
+        return Ok(x.clone());
+    }
+    match number_of(x)? {
+        Some(x) => Ok(x.into_pyobject(py)?.into_any()),
+        None if is_ndarray(x) => x.call_method1(pyo3::intern!(py, "astype"), ("float64",)),
+        None => Ok(x.clone()),
+    }
 }
 
 /// The error that ends the trace; it is not shown, because the body is then traced with Values.

@@ -278,13 +278,14 @@ pub struct Traceable {
     pub answers: Vec<Vec<bool>>,
 }
 
-/// The last used variant; if there is no trace at all, that of a gradient of the function, which has the same arguments.
+/// The last used variant; if there is no trace of the function itself, or the last call was one of a gradient with arrays, that of the
+/// gradient, which has the same arguments.
 pub fn first_variant(call: &Call<'_>) -> PyResult<Option<Traceable>> {
     let py = call.py();
     let (has_traces, gradients) = call.with(|state| {
         let gradients = state.derived.iter().filter(|(rule, _)| matches!(rule.0, "grad" | "value_and_grad"));
         let gradients = gradients.map(|(_, function)| function.bind(py).clone()).collect::<Vec<_>>();
-        (!state.variants.is_empty() || !state.arrays.is_empty(), gradients)
+        (!state.arrays.is_empty() || !state.variants.is_empty() && !state.is_of_arrays, gradients)
     })?;
     if has_traces {
         return variant_of(call);

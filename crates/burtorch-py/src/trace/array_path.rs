@@ -15,7 +15,7 @@ use crate::array::append::append_to;
 use crate::array::arguments::Given;
 use crate::array::run::{AnyRunner, Number, Read};
 use crate::array::trace::{Active, Ended, Source};
-use crate::array::trial::ended;
+use crate::array::trial::{constant, ended};
 use crate::convert::arrays::{Array, Kind, write_all};
 use crate::convert::errors::derived;
 use crate::convert::gc::{HoldsObjects, Visitor};
@@ -102,6 +102,7 @@ impl Returned {
         let nest = Nest::of(object, &mut leaves)?;
         let mut values = Vec::with_capacity(leaves.len());
         for (k, leaf) in leaves.iter().enumerate() {
+            let leaf = &constant(leaf)?;
             match append_to(active.trace(), std::slice::from_ref(leaf), |_, values| Ok(values.to_vec()))?.as_deref() {
                 Some([array]) => values.push(array.get().value(py)?),
                 _ => {

@@ -103,10 +103,9 @@ fn to_bytes(call: &Call<'_>) -> PyResult<Vec<u8>> {
     let name = call.with(|state| state.name.clone())?;
     // Only valid traces are written.
     let arrays = array_calls::first_variant(call)?;
-    let is_of_arrays = call.with(|state| state.is_of_arrays || state.variants.is_empty())?;
     audit::refresh(call, &audit::recorded_at(call, true)?)?;
     array_calls::restore(call, arrays)?;
-    forms::complete(call, is_of_arrays)?;
+    forms::complete(call)?;
     let arrays = call.with(|state| {
         let variant = state.arrays.first().filter(|variant| !variant.paths.is_empty());
         variant.map(|variant| Written::of(py, variant, state.uses_arrays)).transpose()
@@ -271,7 +270,7 @@ pub fn function_from_bytes<'py>(py: Python<'py>, bytes: &Bound<'py, PyBytes>) ->
         state.variants.extend(variant);
         if let Some(Made { variant, uses_arrays, dtype, .. }) = made {
             state.arrays.push(variant);
-            state.uses_arrays = uses_arrays || state.variants.is_empty();
+            state.uses_arrays = uses_arrays;
             (state.options.dtype, state.options.has_dtype) = (dtype, true);
         }
         state.note_quick();

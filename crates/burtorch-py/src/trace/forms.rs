@@ -1,7 +1,7 @@
 //! The two forms of a trace in a file: over single numbers, for rows and sparse derivatives, and over Arrays, for transforms.
 //!
-//! Promises: the form that is missing for the arguments of the last call is traced if the body permits it; a body that reads
-//! unwatched sources is not run again. A failure changes nothing.
+//! Promises: if there are traces of one form only, the last variant is traced in the other one, if the body permits it; a body
+//! that reads unwatched sources is not run again. A failure changes nothing.
 
 use burtorch_core::DType;
 use burtorch_core::array::{Dims, Element, Type};
@@ -23,15 +23,15 @@ use crate::convert::refusals::needed_arrays;
 /// The most numbers for which a body is traced with Values only to be saved.
 const MOST_NUMBERS: usize = 10_000;
 
-/// Traces the missing form of the last call, which used arrays or not.
-pub fn complete(call: &Call<'_>, is_of_arrays: bool) -> PyResult<()> {
+/// Traces the form of which there is no trace.
+pub fn complete(call: &Call<'_>) -> PyResult<()> {
     let py = call.py();
-    if call.with(|state| !state.unwatched.is_empty())? {
-        return Ok(());
-    }
-    let traced = match is_of_arrays {
-        true => with_values(call),
-        false => with_arrays(call),
+    let (has_values, has_arrays, may_run) =
+        call.with(|state| (!state.variants.is_empty(), !state.arrays.is_empty(), state.unwatched.is_empty()))?;
+    let traced = match (has_values, has_arrays) {
+        (true, false) if may_run => with_arrays(call),
+        (false, true) if may_run => with_values(call),
+        _ => return Ok(()),
     };
     needed_arrays();
     traced.or_else(|error| if error.is_instance_of::<PyException>(py) { Ok(()) } else { Err(error) })
@@ -43,10 +43,9 @@ fn with_arrays(call: &Call<'_>) -> PyResult<()> {
     let found = call.with(|state| {
         let variant = state.variants.first()?;
         let signature = signature_of(py, &variant.arguments)?;
-        let is_known = state.arrays.first().is_some_and(|known| known.signature.same(py, &signature));
         let answers = variant.paths.iter().rev().map(Path::answers).collect();
         let statics = variant.statics.as_ref().map(|statics| statics.clone_ref(py));
-        (!is_known).then(|| Traceable { signature, statics, dtype: state.options.dtype, answers })
+        Some(Traceable { signature, statics, dtype: state.options.dtype, answers })
     })?;
     tried(|| array_calls::trace(call, found)).0
 }

@@ -39,6 +39,7 @@ pub fn run<'py, T>(
     again: impl Fn() -> Call<'py>,
 ) -> PyResult<T> {
     let py = call.py();
+    call.with(|state| state.is_of_arrays = true)?;
     let (done, how) = trial::tried(|| run(Call { with_arrays: true, ..call }));
     let needs_values = match (how, &done) {
         (Trial::NeedsValues, Err(error)) => error.is_instance_of::<PyException>(py),

@@ -21,6 +21,7 @@ def fixed_point(
 
     Example:
         >>> from burtorch.autograd import grad
+        >>> from burtorch.autograd.misc.fixed_points import fixed_point
         >>> def root(a):
         ...     return fixed_point(lambda a: lambda x: 0.5 * (x + a / x), a, 1.0, lambda x, y: abs(x - y), 1e-12)
         >>> round(float(root(4.0)), 6), round(grad(root)(4.0), 6)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 
 import numpy
 
@@ -36,6 +38,7 @@ def convolve(
 
     Example:
         >>> import numpy as np
+        >>> from burtorch.autograd.scipy.signal import convolve
         >>> convolve(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0]), mode="valid")
         array([3., 5.])
     """
@@ -51,12 +54,13 @@ def convolve(
     counts = [A.shape[k] - n + 1 for k, n in zip(along, extents, strict=True)]
     if min(counts, default=1) < 1:
         raise ValueError(f"B, of shape {B.shape}, does not lie within A, of shape {A.shape}, along the axes {along}")
-    total = None
+    parts: list[Any] = []
     for place in itertools.product(*map(range, extents)):
-        part = A[_at(A.ndim, along, [slice(n - 1 - k, n - 1 - k + m) for k, n, m in zip(place, extents, counts, strict=True)])]
+        starts = [n - 1 - k for k, n in zip(place, extents, strict=True)]
+        part = A[_at(A.ndim, along, [slice(k, k + m) for k, m in zip(starts, counts, strict=True)])]
         entry = B[_at(B.ndim, of_b, [slice(k, k + 1) for k in place])]
-        product = numpy.tensordot(part, entry, (dots, b_dots))
-        total = product if total is None else total + product
+        parts.append(numpy.tensordot(part, entry, (dots, b_dots)))
+    total = functools.reduce(operator.add, parts)
     # The convolved axes of A go to the end; those of B have one entry.
     left = [k for k in range(A.ndim) if k not in dots]
     right = [k for k in range(B.ndim) if k not in b_dots]
