@@ -24,7 +24,7 @@ import burtorch as bt  # noqa: E402
 from burtorch.cli.reproduce.programs.cells import mlp_cell, mlp_shapes, split  # noqa: E402
 
 Call = Callable[[], Any]
-# The calls of a cell by contender, burtorch first, and the tolerance of their results.
+# Of a cell the calls by contender, burtorch first, and how far answers may be apart.
 Cell = tuple[dict[str, Call], float]
 CELLS: dict[str, Callable[[], Cell]] = {}
 VISIT_SECONDS = 0.002
@@ -40,7 +40,7 @@ def cell(title: str) -> Callable[[Any], Any]:
 
 
 def installed(name: str) -> Any:
-    """This module, or None; JAX with float64, PyTorch on one thread."""
+    """This module, or nothing; JAX with float64, PyTorch on one thread."""
     try:
         module = importlib.import_module(name)
     except ImportError:
@@ -53,7 +53,7 @@ def installed(name: str) -> Any:
 
 
 def ready(compiled: Any, *arguments: Any) -> Call:
-    """A call of a JAX function that returns when its result is computed."""
+    """A call of a function of JAX that ends when its numbers are there."""
     import jax
 
     given = [jax.numpy.asarray(x) for x in arguments]
@@ -143,7 +143,6 @@ def by_slices(n: int, make_call: Callable[[Call], Call]) -> Callable[[], Cell]:
     return make
 
 
-# The transform traces with Arrays; a traced function would trace a one-dimensional array number by number.
 for count in (1_000, 10_000):
     title = f"value and gradient of Rosenbrock by slices, n = {count:,}"
     CELLS[f"{title}, bt.value_and_grad(f)"] = by_slices(count, bt.value_and_grad)
@@ -225,7 +224,7 @@ def flat(result: Any) -> Any:
 
 
 def measured(make: Callable[[], Cell], rounds: int) -> dict[str, float]:
-    """Minimum seconds by contender; their results must agree."""
+    """Minima in seconds by contender, whose answers agree."""
     calls, close = make()
     answers = {name: flat(call()).copy() for name, call in calls.items()}
     expected = answers["burtorch"]

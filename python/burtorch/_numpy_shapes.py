@@ -9,7 +9,7 @@ import operator
 import numpy
 
 from burtorch import _arrays, _core
-from burtorch._array_base import array, axes_of, axis_of, operand, part, public
+from burtorch._array_base import array, axes_of, axis_of, is_array, operand, part, public
 from burtorch._array_shapes import concatenate, extents_of, sections_of
 
 TYPE_CHECKING = False  # as in the package
@@ -192,6 +192,9 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     """``obj`` must be known: an integer, several, a slice or a mask."""
     if axis is None:
         return delete(array(arr).ravel(), obj, 0)
+    if is_array(obj):
+        raise TypeError("numpy.delete takes known positions, found an Array")
+    arr = array(arr)
     axis = axis_of(axis, arr.ndim)
     return part(arr, numpy.delete(numpy.arange(arr.shape[axis]), obj), axis)
 

@@ -222,17 +222,17 @@ def test_every_program_is_listed_without_debug_text(name):
 
 
 def test_a_saved_program_over_numbers_says_that_it_takes_no_arrays(tmp_path):
-    f = bt.function(lambda x: (x * x).sum())
-    f(np.ones(3))
+    f = bt.function(lambda x: sum(v * v for v in x))  # more operations than are traced with Arrays to be saved
+    f(np.ones(300))
     f.save(tmp_path / "f.bt")
     f = bt.load_function(tmp_path / "f.bt")
     for call in (
-        lambda: bt.grad(f)(np.ones(3)),
-        lambda: bt.vmap(f)(np.ones((2, 3))),
-        lambda: bt.hessian(f)(np.ones(3)),
+        lambda: bt.grad(f)(np.ones(300)),
+        lambda: bt.vmap(f)(np.ones((2, 300))),
+        lambda: bt.hessian(f)(np.ones(300)),
     ):
         with pytest.raises(bt.TraceError, match="a program over single numbers"):
             call()
     with pytest.raises(bt.TraceError, match="arguments of another shape"):
         f(np.ones(4))
-    assert f.grad(np.ones(3)).tolist() == [2.0, 2.0, 2.0]
+    assert f.grad(np.ones(300)).tolist() == [2.0] * 300

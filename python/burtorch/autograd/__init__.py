@@ -147,13 +147,18 @@ def _of_argument(transform: Callable[..., Any]) -> Callable[..., Any]:
 @_of_argument
 def grad(fun: Callable[..., Any], x: Any) -> Any:
     """A function that returns the gradient of ``fun`` by its argument ``argnum``, in the argument's structure."""
-    return bt.grad(fun)(x)
+    return bt.grad(lambda x: _number(fun(x)))(x)
 
 
 @_of_argument
 def value_and_grad(fun: Callable[..., Any], x: Any) -> Any:
     """A function that returns the value and the gradient."""
-    return bt.value_and_grad(fun)(x)
+    return bt.value_and_grad(lambda x: _number(fun(x)))(x)
+
+
+def _number(y: Any) -> Any:
+    """The number in an Array of one number, whatever its shape."""
+    return y.reshape(()) if isinstance(y, Array) and y.size == 1 else y
 
 
 @_of_argument
@@ -238,7 +243,7 @@ def hessian_tensor_product(fun: Callable[..., Any], argnum: int = 0) -> Callable
         *given, tensor = arguments
 
         def times(x: Any) -> Any:
-            gradient = bt.grad(lambda x: fun(*_with(tuple(given), argnum, x), **keywords))
+            gradient = bt.grad(lambda x: _number(fun(*_with(tuple(given), argnum, x), **keywords)))
             return bt.grad(lambda x: _sum(gradient(x) * tensor))(x)
 
         return _run(times, given[argnum])

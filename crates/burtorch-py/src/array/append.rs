@@ -12,6 +12,7 @@ use super::array::PyArray;
 use super::eager::{current_graph, home_of};
 use super::operands::{Operand, are_integers};
 use super::trace::{ArrayTrace, around_loops, current, inside_body};
+use super::trial::count_single;
 use crate::convert::errors::IntoPython;
 use crate::convert::refusals::error_here;
 use crate::params::PyParameters;
@@ -142,6 +143,7 @@ fn append_read<'py>(
     let results = build(&mut recording.builder, &values).or_raise(py)?;
     let typed: Vec<_> = results.iter().map(|&value| (value, recording.builder.type_of(value))).collect();
     drop(content);
+    count_single(py, typed.iter().filter(|(_, ty)| ty.dims.rank() == 0).count())?;
     typed.into_iter().map(|(value, ty)| PyArray::new(trace, value, ty)).collect()
 }
 

@@ -17,6 +17,7 @@ pub mod operands;
 pub mod operators;
 pub mod run;
 pub mod trace;
+pub mod trial;
 
 use pyo3::prelude::*;
 

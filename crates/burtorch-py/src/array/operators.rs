@@ -13,6 +13,7 @@ use pyo3::types::{PyBool, PyTuple};
 use super::append::append_of;
 use super::array::PyArray;
 use super::operands::{is_bool, refuse_values};
+use super::trial;
 use crate::convert::numbers::number_of;
 
 type Any<'py> = Bound<'py, PyAny>;
@@ -240,6 +241,10 @@ impl PyArray {
     }
 
     fn __richcmp__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>, how: CompareOp) -> PyResult<Any<'py>> {
+        // Vectors are equal if they are the same object.
+        if matches!(how, CompareOp::Eq | CompareOp::Ne) && slf.get().type_of().dims.rank() > 0 {
+            trial::refuse(slf.py())?;
+        }
         compared(slf.as_any(), other, how)
     }
 }

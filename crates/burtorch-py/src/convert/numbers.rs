@@ -104,7 +104,7 @@ pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// Whether an object is a NumPy array, of exactly that class.
-fn is_ndarray(object: &Bound<'_, PyAny>) -> bool {
+pub fn is_ndarray(object: &Bound<'_, PyAny>) -> bool {
     type_name_of(object) == c"numpy.ndarray"
 }
 

@@ -24,10 +24,10 @@ use crate::array::trace::{Source, current, wanted_dtype};
 use crate::convert::arrays::Kind;
 use crate::convert::errors::derived;
 
-/// Whether a call uses arrays whatever its arguments are: the body uses transforms, or the call is part of a trace with
-/// arrays.
+/// Whether a call uses arrays whatever its arguments are: the body uses transforms, the call is part of a trace with arrays, or
+/// it is tried with them.
 pub fn is_meant(call: &Call<'_>) -> PyResult<bool> {
-    Ok(current(call.py()).is_some() || call.with(|state| state.uses_arrays)?)
+    Ok(call.with_arrays || current(call.py()).is_some() || call.with(|state| state.uses_arrays)?)
 }
 
 /// Split arguments.
@@ -79,12 +79,17 @@ fn read<'py>(call: &Call<'py>) -> PyResult<Option<Arguments<'py>>> {
         }
     }
     // Results have the widest float type among the arrays, as in NumPy.
-    let kinds = given.iter().filter_map(Given::float_kind);
-    let kind = kinds.max_by_key(|kind| [Kind::F16, Kind::F32, Kind::F64].iter().position(|known| known == kind));
+    let kind = widest(given.iter().filter_map(Given::float_kind));
     let types: Vec<Type> = given.iter().map(Given::type_of).collect();
     let nest = Nest::Sequence { is_tuple: true, class: None, items };
-    let signature = Signature { nest, types, kind: kind.unwrap_or(Kind::F64) };
+    let signature = Signature { nest, types, kind };
     Ok(Some(Arguments { signature, given, objects, statics: statics(call)?, dtype }))
+}
+
+/// The widest of these float types; float64 if there is none.
+pub fn widest(kinds: impl Iterator<Item = Kind>) -> Kind {
+    let place = |kind: &Kind| [Kind::F16, Kind::F32, Kind::F64].iter().position(|known| known == kind);
+    kinds.max_by_key(place).unwrap_or(Kind::F64)
 }
 
 /// Moves the variant of this signature to the front; returns whether there is one.
@@ -218,6 +223,7 @@ pub fn call_with<T>(call: &Call<'_>, take_from: Taken<'_, T>) -> PyResult<T> {
 fn run<T>(call: &Call<'_>, arguments: &Arguments<'_>, take_from: Taken<'_, T>) -> PyResult<T> {
     let py = call.py();
     drop(call.with(|state| state.look(py))?);
+    call.with(|state| state.is_of_arrays = true)?;
     let Arguments { signature, given, objects, statics, dtype } = arguments;
     let is_there = find_variant(call, signature, statics.as_ref())?;
     if is_there && let Some(results) = run_paths(call, given, take_from)? {
@@ -266,14 +272,29 @@ fn compare(call: &Call<'_>, at: usize) -> PyResult<bool> {
 
 /// A variant to trace again: its signature, keyword arguments, element type, and the outcomes of each path's guards.
 pub struct Traceable {
-    signature: Signature,
-    statics: Option<Py<PyDict>>,
-    dtype: DType,
-    answers: Vec<Vec<bool>>,
+    pub signature: Signature,
+    pub statics: Option<Py<PyDict>>,
+    pub dtype: DType,
+    pub answers: Vec<Vec<bool>>,
 }
 
-/// The last used variant.
+/// The last used variant; if there is no trace of the function itself, or the last call was one of a gradient with arrays, that of the
+/// gradient, which has the same arguments.
 pub fn first_variant(call: &Call<'_>) -> PyResult<Option<Traceable>> {
+    let py = call.py();
+    let (has_traces, gradients) = call.with(|state| {
+        let gradients = state.derived.iter().filter(|(rule, _)| matches!(rule.0, "grad" | "value_and_grad"));
+        let gradients = gradients.map(|(_, function)| function.bind(py).clone()).collect::<Vec<_>>();
+        (!state.arrays.is_empty() || !state.variants.is_empty() && !state.is_of_arrays, gradients)
+    })?;
+    if has_traces {
+        return variant_of(call);
+    }
+    let found = gradients.into_iter().find_map(|function| variant_of(&Call::of(function)).transpose());
+    found.transpose()
+}
+
+fn variant_of(call: &Call<'_>) -> PyResult<Option<Traceable>> {
     let py = call.py();
     call.with(|state| {
         let variant = state.arrays.first()?;
@@ -286,13 +307,15 @@ pub fn first_variant(call: &Call<'_>) -> PyResult<Option<Traceable>> {
     })
 }
 
-/// Traces a variant again if all traces have been forgotten since.
+/// Traces a variant if there is no trace, or all have been forgotten since.
 pub fn restore(call: &Call<'_>, variant: Option<Traceable>) -> PyResult<()> {
+    if call.with(|state| state.arrays.is_empty())? { trace(call, variant) } else { Ok(()) }
+}
+
+/// Traces every path of a variant.
+pub fn trace(call: &Call<'_>, variant: Option<Traceable>) -> PyResult<()> {
     let py = call.py();
     let Some(Traceable { signature, statics, dtype, answers }) = variant else { return Ok(()) };
-    if call.with(|state| !state.arrays.is_empty())? {
-        return Ok(());
-    }
     let statics = statics.as_ref().map(|statics| statics.bind(py));
     for answers in answers {
         let source = || Source::Answers(answers.clone());

@@ -15,6 +15,7 @@ use crate::array::append::append_to;
 use crate::array::arguments::Given;
 use crate::array::run::{AnyRunner, Number, Read};
 use crate::array::trace::{Active, Ended, Source};
+use crate::array::trial::{constant, ended};
 use crate::convert::arrays::{Array, Kind, write_all};
 use crate::convert::errors::derived;
 use crate::convert::gc::{HoldsObjects, Visitor};
@@ -101,6 +102,7 @@ impl Returned {
         let nest = Nest::of(object, &mut leaves)?;
         let mut values = Vec::with_capacity(leaves.len());
         for (k, leaf) in leaves.iter().enumerate() {
+            let leaf = &constant(leaf)?;
             match append_to(active.trace(), std::slice::from_ref(leaf), |_, values| Ok(values.to_vec()))?.as_deref() {
                 Some([array]) => values.push(array.get().value(py)?),
                 _ => {
@@ -119,6 +121,17 @@ impl Returned {
 
 /// Runs `body` on Arrays of these types and returns the path, and whether the body wrote something.
 pub fn record_arrays(
+    body: &Bound<'_, PyAny>,
+    name: &str,
+    dtype: DType,
+    (signature, source): (&Signature, Source),
+    statics: Option<&Bound<'_, PyDict>>,
+    search: &mut Search,
+) -> PyResult<(ArrayPath, bool)> {
+    ended(body.py(), traced(body, name, dtype, (signature, source), statics, search))
+}
+
+fn traced(
     body: &Bound<'_, PyAny>,
     name: &str,
     dtype: DType,

@@ -11,9 +11,11 @@ use std::ptr;
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyFloat, PyTuple};
 
 use super::arguments::Arguments;
 use super::calls::with_path;
+use super::long_arrays;
 use super::object::{Call, FunctionObject, state_of};
 use super::pytree::Tree;
 use super::state::Scalars;
@@ -27,6 +29,8 @@ struct Binding {
     function: Py<PyAny>,
     x: Array,
     gradient: Option<Array>,
+    /// The same as Python objects.
+    given: [Option<Py<PyAny>>; 2],
     /// The first numbers of both, and how many there are.
     from: *const f64,
     to: *mut f64,
@@ -60,6 +64,7 @@ impl PyBound {
         let (1 | 2, true) = (call.positional.len(), call.named.is_empty()) else {
             return Err(PyTypeError::new_err("bind() takes an array of arguments and an array for the gradient"));
         };
+        let given = [call.positional.first(), gradient.as_ref()].map(|object| object.cloned().map(Bound::unbind));
         let x = flat(&call.positional[0], "the arguments of bind()")?;
         let gradient = gradient.map(|g| {
             Array::writable(&g, "the gradient of bind()")?;
@@ -80,6 +85,7 @@ impl PyBound {
             to: gradient.as_ref().map_or(ptr::null_mut(), |g| g.start().cast()),
             x,
             gradient,
+            given,
             n,
             tree,
             variant: u64::MAX,
@@ -197,8 +203,38 @@ unsafe fn quick(binding: &Binding) -> Option<f64> {
     }
 }
 
+/// The value of a function that is called with Arrays because its argument is long; `None` for other functions.
+fn of_arrays(py: Python<'_>, object: *mut BoundObject) -> PyResult<Option<f64>> {
+    // SAFETY: a living bound function under the GIL; the reference ends before Python code runs.
+    let (function, [x, gradient], takes_an_array) = unsafe {
+        let binding = &*(*object).binding;
+        let given = binding.given.each_ref().map(|given| given.as_ref().map(|object| object.bind(py).clone()));
+        let takes_an_array = matches!(&binding.tree, Tree::Sequence { items, .. } if items.len() == 1);
+        (binding.function.bind(py).clone(), given, takes_an_array)
+    };
+    let call = Call { positional: x.into_iter().collect(), ..Call::of(function.clone()) };
+    if !takes_an_array || !long_arrays::are_meant(&call) {
+        return Ok(None);
+    }
+    let arguments = PyTuple::new(py, &call.positional)?;
+    let value = match gradient {
+        Some(gradient) => {
+            let out = [("out", gradient)].into_py_dict(py)?;
+            function.call_method("value_and_grad", arguments, Some(&out))?.get_item(0)?
+        }
+        None => function.call1(arguments)?,
+    };
+    match value.cast::<PyFloat>() {
+        Ok(value) => Ok(Some(value.value())),
+        Err(_) => Err(returns_several(&call)),
+    }
+}
+
 /// The general path: finds or records the path.
 fn slow(py: Python<'_>, object: *mut BoundObject) -> PyResult<f64> {
+    if let Some(value) = of_arrays(py, object)? {
+        return Ok(value);
+    }
     // SAFETY: a living bound function under the GIL; the reference ends before Python code runs.
     let (function, tree, numbers, with_gradient) = unsafe {
         let binding = &*(*object).binding;
@@ -212,11 +248,7 @@ fn slow(py: Python<'_>, object: *mut BoundObject) -> PyResult<f64> {
         let is_scalar = matches!(path.results, Tree::Number);
         is_scalar.then(|| (path.values()[0], if with_gradient { path.gradient() } else { Vec::new() }))
     })?;
-    let Some((value, gradient)) = results else {
-        let name = call.with(|state| state.name.clone())?;
-        let message = format!("bind() needs a function that returns one Value; {name} returned several");
-        return Err(derived(call.py(), "TraceError", message));
-    };
+    let Some((value, gradient)) = results else { return Err(returns_several(&call)) };
     let id = call.with(|state| state.variants.first().map_or(u64::MAX, |variant| variant.id))?;
     // SAFETY: as above; `to` points to as many numbers as there are arguments.
     unsafe {
@@ -227,6 +259,12 @@ fn slow(py: Python<'_>, object: *mut BoundObject) -> PyResult<f64> {
         }
     }
     Ok(value)
+}
+
+fn returns_several(call: &Call<'_>) -> PyErr {
+    let name = call.with(|state| state.name.clone()).unwrap_or_default();
+    let message = format!("bind() needs a function that returns one Value; {name} returned several");
+    derived(call.py(), "TraceError", message)
 }
 
 unsafe extern "C" fn vectorcall(
@@ -280,6 +318,7 @@ unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc,
         binding.function.visit(&mut each);
         binding.x.visit(&mut each);
         binding.gradient.visit(&mut each);
+        binding.given.iter().flatten().for_each(&mut each);
         result
     })
 }

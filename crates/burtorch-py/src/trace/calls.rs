@@ -101,7 +101,7 @@ fn is_of_numpy(py: Python<'_>, error: &PyErr) -> bool {
 }
 
 /// Whether this is the failure of a body that uses a Vector in a way only Arrays support.
-fn is_of_a_wrong_type(py: Python<'_>, error: &PyErr) -> bool {
+pub fn is_of_a_wrong_type(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyTypeError>(py)
         || error.is_instance_of::<PyAttributeError>(py)
         || error.is_instance_of::<PyIndexError>(py)
@@ -250,7 +250,10 @@ fn with_right_path<T>(
     f: impl FnOnce(&mut Path) -> T,
 ) -> PyResult<T> {
     let py = call.py();
-    drop(call.with(|state| state.look(py))?);
+    drop(call.with(|state| {
+        state.is_of_arrays = false;
+        state.look(py)
+    })?);
     let is_there = find_variant(call, arguments)?;
     let select = || {
         let mut stats = call.with(|state| state.stats)?;
@@ -387,8 +390,13 @@ pub fn stats<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 
 /// `f.program`: that of the last used path.
 pub fn program<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    array_calls::restore(&call, array_calls::first_variant(&call)?)?;
     let arrays = call.with(|state| {
-        let path = state.arrays.first().and_then(|v| v.paths.first()).filter(|_| state.variants.is_empty());
+        let path = state
+            .arrays
+            .first()
+            .and_then(|v| v.paths.first())
+            .filter(|_| state.is_of_arrays || state.variants.is_empty());
         path.map(|path| (path.program.without_calls(), path.answers.len()))
     })?;
     if let Some((program, n_guards)) = arrays {

@@ -15,7 +15,7 @@ use pyo3::types::PyTuple;
 
 use super::keywords::{self, Keywords};
 use super::state::{FunctionState, Scalars};
-use super::{audit, calls, derivatives, file, gradients, map, transforms};
+use super::{audit, calls, derivatives, file, gradients, long_arrays, map, transforms};
 use crate::convert::entry::{caught, entered, raise_python};
 use crate::convert::refusals::{NeedsArrays, is_tracing, needed_arrays};
 use crate::node::parameter::PyParameter;
@@ -189,12 +189,14 @@ pub struct Call<'py> {
     pub named: Vec<(String, Bound<'py, PyAny>)>,
     /// The keywords that it accepts.
     pub keywords: Keywords,
+    /// Whether it uses Arrays because of its arguments.
+    pub with_arrays: bool,
 }
 
 impl<'py> Call<'py> {
     /// A call without arguments.
     pub fn of(function: Bound<'py, PyAny>) -> Self {
-        Call { function, positional: Vec::new(), named: Vec::new(), keywords: Keywords::CALL }
+        Call { function, positional: Vec::new(), named: Vec::new(), keywords: Keywords::CALL, with_arrays: false }
     }
 
     /// The interpreter.
@@ -228,6 +230,8 @@ type Method = for<'py> fn(Call<'py>) -> PyResult<Bound<'py, PyAny>>;
 const CALL: usize = 0;
 const VALUE_AND_GRAD: usize = 1;
 const GRAD: usize = 2;
+/// With `trace`, `vjp`, `jvp` and `hvp`, those which trace with Arrays because of long arguments.
+const TAKES_LONG_ARRAYS: [usize; 7] = [CALL, VALUE_AND_GRAD, GRAD, 4, 8, 9, 10];
 
 const MAP_OPTIONS: &[&str] = &["threads", "out", "stop", "deadline"];
 
@@ -302,7 +306,10 @@ pub(super) unsafe extern "C" fn method<const K: usize>(
         {
             return raise_python(error);
         }
-        let mut done = run(call);
+        let mut done = match TAKES_LONG_ARRAYS.contains(&K) && long_arrays::are_meant(&call) {
+            true => long_arrays::run(call, run, make),
+            false => run(call),
+        };
         // The body needs Arrays: it is traced with them from now on.
         if done.is_err() && !is_tracing() {
             let needs = needed_arrays();

@@ -166,6 +166,11 @@ impl Path {
         })
     }
 
+    /// The traced result of each guard.
+    pub fn answers(&self) -> Vec<bool> {
+        self.answers.clone()
+    }
+
     /// The same path, with these numbers as its trace.
     pub fn at(mut self, numbers: &[f64]) -> Self {
         self.numbers = numbers.to_vec();
@@ -323,6 +328,10 @@ pub struct FunctionState {
     pub arrays: Vec<ArrayVariant>,
     /// Whether all calls use arrays: the body is a transform, or uses one.
     pub uses_arrays: bool,
+    /// Whether the last call used arrays.
+    pub is_of_arrays: bool,
+    /// Whether the body could not be traced with arrays although arguments were long.
+    pub needs_values: bool,
     /// Functions for derivatives of this one with arrays, by their options.
     pub derived: Vec<(Derived, Py<PyAny>)>,
     /// The constants of all traces.
@@ -349,6 +358,8 @@ impl FunctionState {
             variants: Vec::new(),
             arrays: Vec::new(),
             uses_arrays: false,
+            is_of_arrays: false,
+            needs_values: false,
             derived: Vec::new(),
             watch: Watch::default(),
             unwatched: Vec::new(),
@@ -357,6 +368,11 @@ impl FunctionState {
             stats: Stats::default(),
             quick: usize::MAX,
         }
+    }
+
+    /// Whether calls with long arrays are tried with Arrays.
+    pub fn takes_long_arrays(&self) -> bool {
+        !self.uses_arrays && !self.needs_values && self.options.dtype == DType::Float64
     }
 
     /// Drops all traces if one of their constants has changed. Returns them, to be dropped when the state is no longer in

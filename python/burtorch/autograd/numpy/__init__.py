@@ -1,6 +1,7 @@
 """NumPy for differentiated bodies: its functions dispatch to burtorch's if an argument is an Array.
 
-Only functions that NumPy does not dispatch are redefined here: ``array`` and ``asarray`` of lists that contain Arrays.
+Only functions that NumPy does not dispatch are redefined here: ``array`` and ``asarray`` of lists that contain Arrays,
+and ``full`` with an Array.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ TYPE_CHECKING = False  # as in the package
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = sorted({*_numpy.__all__, "array", "asarray"})
+__all__ = sorted({*_numpy.__all__, "array", "asarray", "full"})
 
 
 def array(object: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -27,6 +28,13 @@ def array(object: Any, *arguments: Any, **keywords: Any) -> Any:
 
 
 asarray = array
+
+
+def full(shape: Any, fill_value: Any, *arguments: Any, **keywords: Any) -> Any:
+    """``numpy.full``; with an Array as the number, an Array."""
+    if is_array(fill_value):
+        return _numpy.broadcast_to(fill_value, shape)
+    return _numpy.full(shape, fill_value, *arguments, **keywords)
 
 
 def __getattr__(name: str) -> Any:

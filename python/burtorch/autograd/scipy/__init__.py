@@ -1,1 +1,1 @@
-"""Differentiable functions of SciPy: ``special`` and ``stats.norm``. SciPy itself is not needed."""
+"""Differentiable functions of SciPy: ``signal.convolve``, ``special`` and ``stats``. SciPy itself is not needed."""

@@ -1,1 +1,1 @@
-"""Distributions of ``scipy.stats``: ``norm`` and ``multivariate_normal``."""
+"""Distributions of ``scipy.stats``: ``norm``, ``t`` and ``multivariate_normal``."""
