@@ -12,12 +12,14 @@ mod sealed {
 
 /// `f32` or `f64`.
 pub trait Number: Float + KernelFloat + sealed::Sealed {
+    /// The width of the type.
     const BITS: u32;
     /// Bits of the mantissa.
     const MANTISSA: u32;
     /// The magnitude of infinity; larger magnitudes are NaNs.
     const INFINITE: u64;
 
+    /// The bits, in the lowest ones of the word.
     fn bits(self) -> u64;
     /// The number with these bits, which are the lowest of the word.
     fn of_bits(bits: u64) -> Self;
@@ -33,11 +35,13 @@ pub trait Number: Float + KernelFloat + sealed::Sealed {
         self.bits() & (u64::MAX >> (65 - Self::BITS))
     }
 
+    /// Whether the sign bit is set.
     #[inline(always)]
     fn is_negative(self) -> bool {
         self.bits() >> (Self::BITS - 1) == 1
     }
 
+    /// The magnitude with the sign of another number.
     #[inline(always)]
     fn with_sign_of(self, other: Self) -> Self {
         Self::of_bits(self.magnitude() | (other.bits() ^ other.magnitude()))

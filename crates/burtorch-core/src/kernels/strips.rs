@@ -30,6 +30,7 @@ pub enum StripOp {
     Mul,
     /// `x / y`
     Div,
+    /// As [`super::contributions`].
     Contribution,
     /// As [`super::contributed_products`].
     Product,

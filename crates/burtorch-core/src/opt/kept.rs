@@ -121,6 +121,7 @@ pub trait Vectors {
     fn is_single(&self) -> bool;
     /// The total number of entries.
     fn len(&self) -> usize;
+    /// Whether there are none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
