@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import pickle
+import sys
+import warnings
 
 import pytest
 
@@ -219,6 +221,16 @@ def test_constants_in_results_are_floats():
     for x in (X, X[:9]):
         _, n, three, one = f(x)
         assert [type(n), type(one), three.dtype.name] == [float, float, "float64"]
+
+
+def test_an_audit_agrees_with_the_trace():
+    f = bt.function(lambda x: (x.sum() * (sys.getrecursionlimit() > 0), len(x)))
+    with pytest.warns(bt.StaleRiskWarning):
+        f(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert f.audit()
+        assert f(X) == (pytest.approx(X.sum()), float(N))
 
 
 def test_results_have_the_same_structure():

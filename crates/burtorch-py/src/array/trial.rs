@@ -37,6 +37,16 @@ pub fn tried<T>(run: impl FnOnce() -> PyResult<T>) -> (PyResult<T>, Trial) {
     (ran, TRIAL.replace(before))
 }
 
+/// Whether there is one.
+pub fn is_on() -> bool {
+    TRIAL.get() != Trial::Off
+}
+
+/// Runs `run` in a trial, if one is wanted.
+pub fn within<T>(is_wanted: bool, run: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    if is_wanted { tried(run).0 } else { run() }
+}
+
 /// Counts results of an operation that are single numbers; refuses too many.
 pub fn count_single(py: Python<'_>, n: usize) -> PyResult<()> {
     match TRIAL.get() {

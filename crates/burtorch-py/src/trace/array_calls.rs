@@ -21,6 +21,7 @@ use super::pytree::{holds_values, is_of_graph};
 use super::record::Traced;
 use crate::array::arguments::Given;
 use crate::array::trace::{Source, current, wanted_dtype};
+use crate::array::trial;
 use crate::convert::arrays::Kind;
 use crate::convert::errors::derived;
 
@@ -145,6 +146,7 @@ fn add(
         id: next_id(),
         signature: signature.copy(py),
         statics: statics.cloned().map(Bound::unbind),
+        is_trial: trial::is_on(),
         paths: Vec::with_capacity(1),
     };
     added(call, traced, took, |state, path, stats| {
@@ -259,14 +261,16 @@ fn compare(call: &Call<'_>, at: usize) -> PyResult<bool> {
         let variant = state.arrays.get(at)?;
         let path = variant.paths.first()?;
         let statics = variant.statics.as_ref().map(|statics| statics.bind(py).clone());
-        Some((variant.id, variant.signature.copy(py), statics, path.answers.clone(), path.program.dtype()))
+        let about = (variant.signature.copy(py), path.answers.clone(), path.program.dtype());
+        Some((variant.id, statics, variant.is_trial, about))
     })?;
-    let Some((id, signature, statics, answers, dtype)) = found else { return Ok(true) };
+    let Some((id, statics, is_trial, (signature, answers, dtype))) = found else { return Ok(true) };
+    let record = || record_beside(call, &signature, statics.as_ref(), Some(dtype), || Source::Answers(answers.clone()));
     audit::compared(
         call,
-        || record_beside(call, &signature, statics.as_ref(), Some(dtype), || Source::Answers(answers.clone())),
+        || trial::within(is_trial, record),
         |state, now| state.arrays.iter().find(|variant| variant.id == id)?.paths.first()?.difference(now),
-        |traced, took| add(call, &signature, statics.as_ref(), traced, took),
+        |traced, took| trial::within(is_trial, || add(call, &signature, statics.as_ref(), traced, took)),
     )
 }
 
@@ -275,6 +279,7 @@ pub struct Traceable {
     pub signature: Signature,
     pub statics: Option<Py<PyDict>>,
     pub dtype: DType,
+    pub is_trial: bool,
     pub answers: Vec<Vec<bool>>,
 }
 
@@ -302,6 +307,7 @@ fn variant_of(call: &Call<'_>) -> PyResult<Option<Traceable>> {
             signature: variant.signature.copy(py),
             statics: variant.statics.as_ref().map(|statics| statics.clone_ref(py)),
             dtype: variant.paths.first()?.program.dtype(),
+            is_trial: variant.is_trial,
             answers: variant.paths.iter().rev().map(|path| path.answers.clone()).collect(),
         })
     })
@@ -315,12 +321,14 @@ pub fn restore(call: &Call<'_>, variant: Option<Traceable>) -> PyResult<()> {
 /// Traces every path of a variant.
 pub fn trace(call: &Call<'_>, variant: Option<Traceable>) -> PyResult<()> {
     let py = call.py();
-    let Some(Traceable { signature, statics, dtype, answers }) = variant else { return Ok(()) };
+    let Some(Traceable { signature, statics, dtype, is_trial, answers }) = variant else { return Ok(()) };
     let statics = statics.as_ref().map(|statics| statics.bind(py));
     for answers in answers {
         let source = || Source::Answers(answers.clone());
-        let (traced, took) = told(call, false, || record_beside(call, &signature, statics, Some(dtype), source))?;
-        add(call, &signature, statics, traced, took)?;
+        trial::within(is_trial, || {
+            let (traced, took) = told(call, false, || record_beside(call, &signature, statics, Some(dtype), source))?;
+            add(call, &signature, statics, traced, took)
+        })?;
     }
     Ok(())
 }

@@ -203,7 +203,12 @@ impl Content {
         let Some(first) = paths.first() else { return Err(refuse("a function without a path")) };
         let dtype = first.program.dtype();
         let body = body_of(py, name.to_string(), signature.copy(py), saved)?;
-        Ok(Made { variant: ArrayVariant { id, signature, statics: None, paths }, uses_arrays, dtype, body })
+        Ok(Made {
+            variant: ArrayVariant { id, signature, statics: None, is_trial: false, paths },
+            uses_arrays,
+            dtype,
+            body,
+        })
     }
 }
 

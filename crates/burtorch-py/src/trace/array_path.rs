@@ -66,6 +66,8 @@ pub struct ArrayVariant {
     pub signature: Signature,
     /// Keyword arguments.
     pub statics: Option<Py<PyDict>>,
+    /// Whether it was traced in a trial, in place of Values.
+    pub is_trial: bool,
     /// The last used path comes first.
     pub paths: Vec<ArrayPath>,
 }

@@ -1,6 +1,6 @@
 //! `f.bind(x, grad)`: a call that reads and writes the caller's memory and converts nothing.
 //!
-//! Promises: a call allocates only its returned float while the path stays the same. The buffers are held
+//! Promises: a call with Values allocates only its returned float while the path stays the same. The buffers are held
 //! as long as the object lives. Everything runs under the GIL.
 #![allow(unsafe_code)]
 

@@ -16,7 +16,6 @@ use super::nest::Nest;
 use super::object::Call;
 use super::pytree::Tree;
 use super::state::Path;
-use crate::array::trial::tried;
 use crate::convert::arrays::Kind;
 use crate::convert::refusals::needed_arrays;
 
@@ -45,9 +44,9 @@ fn with_arrays(call: &Call<'_>) -> PyResult<()> {
         let signature = signature_of(py, &variant.arguments)?;
         let answers = variant.paths.iter().rev().map(Path::answers).collect();
         let statics = variant.statics.as_ref().map(|statics| statics.clone_ref(py));
-        Some(Traceable { signature, statics, dtype: state.options.dtype, answers })
+        Some(Traceable { signature, statics, dtype: state.options.dtype, is_trial: true, answers })
     })?;
-    tried(|| array_calls::trace(call, found)).0
+    array_calls::trace(call, found)
 }
 
 /// Traces the last variant of Arrays with Values, if it has arrays of floats with one axis only, and no guards.

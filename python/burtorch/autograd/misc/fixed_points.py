@@ -17,7 +17,8 @@ def fixed_point(
 ) -> Any:
     """The ``x`` with ``f(a)(x) = x``, found by iterating from ``x0`` until a step is at most ``tol``.
 
-    The derivative by ``a`` is that of the iteration, and as exact as its result.
+    The derivative by ``a`` is that of the iteration, which converges some steps later than its result: choose ``tol``
+    accordingly.
 
     Example:
         >>> from burtorch.autograd import grad
