@@ -17,6 +17,7 @@ mod again;
 
 mod chain;
 mod scalars;
+mod shared;
 mod together;
 mod work;
 
