@@ -33,6 +33,8 @@ mod factors;
 mod indexed;
 mod integers;
 
+mod carried;
+mod hidden;
 mod inner;
 mod number_loop;
 
