@@ -18,6 +18,7 @@ pub(crate) mod gather;
 pub mod pairs;
 mod reach;
 pub mod slices;
+pub(crate) mod twins;
 
 pub(crate) use array_of::array_of;
 pub use elementary::Elementary;

@@ -91,6 +91,24 @@ impl<E: ArrayFloat> Chain<E> {
                         computed(op, of, read, &mut room[start..start + n]);
                         bank.buffers[buffer] = room;
                     }
+                    Work::Twins { twins, of, to, .. } => {
+                        let rooms = to.map(|to| match to {
+                            Arg::Buffer(k) => std::mem::take(&mut bank.buffers[k]),
+                            Arg::Block(k) => std::mem::take(&mut blocks[k]),
+                            Arg::Stream(_) => Vec::new(),
+                        });
+                        let [mut y, mut z] = rooms;
+                        let first = to.map(|to| if let Arg::Buffer(_) = to { start } else { 0 });
+                        let x = numbers(of, &self.streams, blocks, bank, given, start..start + n);
+                        twins.map(x, &mut y[first[0]..][..n], &mut z[first[1]..][..n]);
+                        for (to, room) in to.into_iter().zip([y, z]) {
+                            match to {
+                                Arg::Buffer(k) => bank.buffers[k] = room,
+                                Arg::Block(k) => blocks[k] = room,
+                                Arg::Stream(_) => {}
+                            }
+                        }
+                    }
                     Work::Gather { stream, to } => {
                         let Stream { source, walk } = &self.streams[stream];
                         walk.gather(bank.read(*source, given), start, &mut blocks[to][..n]);

@@ -4,6 +4,7 @@
 
 use super::super::instr::{Element, Type};
 use super::alone::Operand;
+use super::carried::write_results;
 use super::control::write;
 use super::inner::Body;
 use super::math::ArrayFloat;
@@ -67,7 +68,8 @@ impl<E: ArrayFloat> Choice<E> {
         let to: Vec<_> = self.to.iter().map(|_| straight.slot(E::default())).collect();
         let mut branch = |branch: &dyn Body<E>| {
             let append = |straight: &mut Straight<E>| {
-                let results = branch.append_to(straight, arguments)?;
+                let mut results = branch.append_to(straight, arguments)?;
+                write_results(&mut straight.work, &mut results, &to);
                 straight.moved(&results, &to);
                 Some(())
             };

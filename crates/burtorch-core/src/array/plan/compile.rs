@@ -16,6 +16,7 @@ use super::memory::room;
 use super::numbers::Numbers;
 use super::place::{Place, Source, Walk};
 use super::reducer::Reducer;
+use super::shared::{in_one_pass, side_by_side};
 use super::work::{Arg, Work, fused, in_pairs, kept_in_place, live, with_few_blocks};
 use crate::error::Result;
 use crate::ops::Function;
@@ -137,9 +138,10 @@ impl<E: ArrayFloat> Compiled<E> {
             return Ok(Compiled::Numbers(Numbers::new(live(work, blocks).0, &walks, blocks)?));
         }
         let is_read = |buffer| walks.iter().any(|stream| stream.source == Source::Buffer(buffer));
-        let work = live(work, blocks).0.into_iter().map(|(_, work)| work).collect();
+        let work = side_by_side(live(work, blocks).0.into_iter().map(|(_, work)| work).collect());
         let work = kept_in_place(in_pairs(fused(work, blocks), blocks), is_read);
         let (work, repeated, blocks) = with_few_blocks(work, repeated, blocks);
+        let work = in_one_pass(work);
         let most = if blocks > MANY { BLOCK / 2 } else { BLOCK };
         // Rows lie in one another.
         let rows = reducers.iter().map(Reducer::row_len).filter(|len| (1..=BLOCK).contains(len));

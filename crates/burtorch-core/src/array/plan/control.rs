@@ -10,6 +10,7 @@ use super::super::dims::bad;
 use super::super::expansion::MathOp;
 use super::super::instr::{Element, Length, Loop, Type, ValueId};
 use super::alone::Operand;
+use super::carried::write_carries;
 use super::inner::{Body, Pair};
 use super::math::{ArrayFloat, BlockOp};
 use super::memory::Bank;
@@ -117,6 +118,7 @@ impl<E: ArrayFloat> LoopStep<E> {
             carries: count(&operands[of.captures..of.captures + of.carries]),
             sliced: size_of(&sliced),
             stacked: size_of(&stacked),
+            is_endless: length.is_none() && counted.is_none() && most == usize::MAX,
         };
         let numbers = numbers.and_then(|pair| Some((NumberLoop::new(&*pair.0, pair.1.as_deref(), &sizes)?, pair)));
         let (bodies, cost) = match numbers {
@@ -309,13 +311,12 @@ impl<E: ArrayFloat> LoopStep<E> {
             (None, None) => return None,
         };
         let append = |straight: &mut Straight<E>| {
-            let results = body.append_to(straight, &arguments)?;
+            let mut results = body.append_to(straight, &arguments)?;
+            write_carries(&mut straight.work, &mut results, &carries);
             straight.moved(&results, &carries);
             if let Some(counter) = counter {
-                let (one, less) = (number(straight, 1), straight.slot(E::default()));
-                let op = BlockOp::Math(MathOp::Sub);
-                straight.work.push(Item::Operation(Operation { op, of: [counter, one, 0], to: less }));
-                straight.work.push(Item::Move { from: less, to: counter });
+                let (op, one) = (BlockOp::Math(MathOp::Sub), number(straight, 1));
+                straight.work.push(Item::Operation(Operation { op, of: [counter, one, 0], to: counter }));
             }
             Some(())
         };

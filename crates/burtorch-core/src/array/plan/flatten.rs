@@ -188,6 +188,13 @@ impl<E: ArrayFloat> Flattened<E> {
                         None => self.part(Part::Function { op, to, of: spans }),
                     }
                 }
+                Work::Twins { functions, of, to, .. } => {
+                    let of = at(self, of, size);
+                    for (function, to) in functions.into_iter().zip(to) {
+                        let (op, to) = (BlockOp::Math(MathOp::Function(function)), at(self, to, size));
+                        self.part(Part::Function { op, to, of: [of; 3] });
+                    }
+                }
                 Work::Gather { stream, to } => {
                     let first = self.source(streams[stream].source, bank);
                     self.copied(first, &streams[stream].walk, blocks[to]);
@@ -330,6 +337,7 @@ fn places(runs: Vec<(usize, isize, usize)>) -> impl Iterator<Item = u32> {
 fn strip_of(op: BlockOp) -> Option<StripOp> {
     Some(match op {
         BlockOp::IsUnreached => StripOp::IsUnreached,
+        BlockOp::Hidden => return None,
         BlockOp::Contribution => StripOp::Contribution,
         BlockOp::Product => StripOp::Product,
         BlockOp::MulAdd => StripOp::MulAdd,

@@ -26,6 +26,8 @@ pub(super) enum BlockOp {
     MulAdd,
     /// The same of an adjoint and a factor.
     ReachedMulAdd,
+    /// Of an adjoint and a number: unreached, or the number. Of single numbers only.
+    Hidden,
     /// Two operations in one pass.
     Two(Two),
 }
@@ -34,7 +36,7 @@ pub(super) enum BlockOp {
 pub(super) fn arity(op: BlockOp) -> usize {
     match op {
         BlockOp::IsUnreached => 1,
-        BlockOp::Contribution | BlockOp::Product => 2,
+        BlockOp::Contribution | BlockOp::Product | BlockOp::Hidden => 2,
         BlockOp::MulAdd | BlockOp::ReachedMulAdd | BlockOp::Two(_) => 3,
         BlockOp::Math(op) => op.arity(),
     }
@@ -51,6 +53,7 @@ pub(super) fn compute<E: ArrayFloat>(op: BlockOp, [x, y, z]: [&[E]; 3], to: &mut
         BlockOp::IsUnreached => kernels::unreached_masks(x, to),
         BlockOp::Contribution => kernels::contributions(x, y, to),
         BlockOp::Product => kernels::contributed_products(x, y, to),
+        BlockOp::Hidden => {}
         BlockOp::MulAdd => kernels::multiply_adds(x, y, z, to),
         BlockOp::ReachedMulAdd => kernels::reached_multiply_adds(x, y, z, to),
         BlockOp::Two(two) => kernels::two_steps(two, x, y, z, to),

@@ -17,6 +17,7 @@ mod again;
 
 mod chain;
 mod scalars;
+mod shared;
 mod together;
 mod work;
 
@@ -32,6 +33,8 @@ mod factors;
 mod indexed;
 mod integers;
 
+mod carried;
+mod hidden;
 mod inner;
 mod number_loop;
 

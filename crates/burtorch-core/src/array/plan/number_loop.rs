@@ -3,8 +3,11 @@
 //! Promises: the bits of the body run step by step, and no heap call unless a loop of unknown length takes more steps than ever
 //! before. Does not know where slices come from.
 
+use super::super::expansion::MathOp;
+use super::carried::write_carries;
+use super::hidden::hide;
 use super::inner::Body;
-use super::math::ArrayFloat;
+use super::math::{ArrayFloat, BlockOp};
 use super::memory::room;
 use super::numbers::Straight;
 use super::scalars::{Code, Cursor};
@@ -12,6 +15,7 @@ use super::together::{Item, Operation};
 use crate::error::Result;
 use crate::interrupt;
 use crate::memory::reserve_in;
+use crate::simd::Real;
 
 /// The most arrays of slices of such a loop.
 pub(super) const MOST_SLICES: usize = 32;
@@ -61,6 +65,8 @@ pub(super) struct Sizes {
     pub(super) carries: usize,
     pub(super) sliced: Vec<usize>,
     pub(super) stacked: Vec<usize>,
+    /// Whether only the condition ends it.
+    pub(super) is_endless: bool,
 }
 
 /// See the module.
@@ -68,6 +74,8 @@ pub(super) struct Sizes {
 pub(super) struct NumberLoop<E> {
     code: Code<E>,
     condition: Option<(Code<E>, usize)>,
+    /// The slot that counts steps, if the code is the whole loop.
+    count: Option<usize>,
     slots: Vec<E>,
     /// Captures and carries, whose slots come first.
     arguments: usize,
@@ -87,7 +95,7 @@ pub(super) struct NumberLoop<E> {
 impl<E: ArrayFloat> NumberLoop<E> {
     /// Of a body and, maybe, a condition whose arguments and results are these numbers; `None` unless both compute single numbers.
     pub(super) fn new(body: &dyn Body<E>, condition: Option<&dyn Body<E>>, sizes: &Sizes) -> Option<Self> {
-        let Sizes { captures, carries, sliced: of_slices, stacked: of_stacks } = sizes;
+        let Sizes { captures, carries, sliced: of_slices, stacked: of_stacks, .. } = sizes;
         let (captures, carries) = (*captures, *carries);
         if of_slices.len() > MOST_SLICES {
             return None;
@@ -98,19 +106,29 @@ impl<E: ArrayFloat> NumberLoop<E> {
         let mut results = body.append_to(&mut straight, &arguments)?;
         let of_stacked = &results[carries..].to_vec();
         let mut work = std::mem::take(&mut straight.work);
-        if let Some(mut operations) = straight_only(&work) {
-            write_carries(&mut operations, &mut results, &arguments, captures, carries);
-            work = operations.into_iter().map(Item::Operation).collect();
-        }
-        let code = Code::new(&work, &results, straight.left);
-        let condition = match condition {
-            Some(condition) => {
-                let goes_on = condition.append_to(&mut straight, &arguments[..captures + carries])?;
-                Some((Code::new(&straight.work, &goes_on, straight.left), goes_on[0]))
-            }
+        let of_carries = &arguments[captures..captures + carries];
+        hide(&mut work, &straight.slots, arguments.len(), &results);
+        write_carries(&mut work, &mut results, of_carries);
+        let goes_on = match condition {
+            Some(condition) => Some(
+                straight.apart(|straight| Some(condition.append_to(straight, &arguments[..captures + carries])?[0]))?,
+            ),
             None => None,
         };
-        let of_carries = &arguments[captures..captures + carries];
+        let is_whole =
+            sizes.is_endless && of_slices.is_empty() && of_stacks.is_empty() && size_of::<E>() == size_of::<f64>();
+        let (code, condition, count) = match goes_on {
+            Some((condition, of)) if is_whole => {
+                let count = straight.whole(&mut work, (condition, of), &results, of_carries);
+                results.copy_from_slice(of_carries);
+                (Code::new(&work, &[of_carries, &[count]].concat(), straight.left), None, Some(count))
+            }
+            goes_on => {
+                let code = Code::new(&work, &results, straight.left);
+                let condition = goes_on.map(|(work, of)| (Code::new(&work, &[of], straight.left), of));
+                (code, condition, None)
+            }
+        };
         let moves: Vec<_> =
             results.iter().copied().zip(of_carries.iter().copied()).filter(|(from, to)| from != to).collect();
         let crosses = moves.iter().any(|(from, _)| of_carries.contains(from));
@@ -126,6 +144,7 @@ impl<E: ArrayFloat> NumberLoop<E> {
         Some(NumberLoop {
             code,
             condition,
+            count,
             slots: straight.slots,
             sliced,
             stacked,
@@ -149,6 +168,11 @@ impl<E: ArrayFloat> NumberLoop<E> {
     /// Runs all steps over these slices and says how many they were. `stacks` must have the length of the loop, if that is known.
     pub(super) fn run(&mut self, steps: Steps, from: [&[E]; MOST_SLICES]) -> Result<usize> {
         let n = steps.length.unwrap_or(steps.most);
+        if let Some(count) = self.count {
+            self.slots[count] = E::default();
+            self.code.run(&mut self.slots)?;
+            return Ok(self.slots[count].to_f64() as usize);
+        }
         if self.condition.is_none() && self.between.is_empty() && n > 0 {
             let parts = [&self.sliced, &self.stacked[0], &self.stacked[1]];
             for (cursors, parts) in self.cursors.iter_mut().zip(parts) {
@@ -211,6 +235,30 @@ impl<E: ArrayFloat> NumberLoop<E> {
     }
 }
 
+impl<E: ArrayFloat> Straight<E> {
+    /// Makes the work of a step, of which these results become these carries, that of a loop which runs while a slot of its
+    /// condition holds; the slot that counts its steps.
+    fn whole(
+        &mut self,
+        work: &mut Vec<Item>,
+        (condition, of): (Vec<Item>, usize),
+        results: &[usize],
+        carries: &[usize],
+    ) -> usize {
+        let (one, count) = (self.slot(<E as Real>::of(1.0)), self.slot(E::default()));
+        self.moved(results, carries);
+        work.append(&mut self.work);
+        let op = BlockOp::Math(MathOp::Add);
+        work.push(Item::Operation(Operation { op, of: [count, one, 0], to: count }));
+        let body = std::mem::take(work);
+        work.push(Item::Loop { condition, of, body });
+        if self.left.is_none() {
+            self.left = Some(self.slot(E::default()));
+        }
+        count
+    }
+}
+
 /// Writes a number into a stack, at its end or inside of it.
 #[inline(always)]
 fn put<E: Clone>(stack: &mut Vec<E>, at: usize, number: E) -> Result<()> {
@@ -228,35 +276,4 @@ fn grow<E: Clone>(stack: &mut Vec<E>, at: usize, number: E) -> Result<()> {
     reserve_in(stack, more, "what a loop keeps")?;
     stack.resize(at + 1, number);
     Ok(())
-}
-
-/// The operations, if there is nothing else.
-fn straight_only(work: &[Item]) -> Option<Vec<Operation>> {
-    work.iter().map(|item| if let Item::Operation(operation) = item { Some(*operation) } else { None }).collect()
-}
-
-/// Lets operations write carries where the next step reads them, unless this step still does.
-fn write_carries(
-    operations: &mut [Operation],
-    results: &mut [usize],
-    arguments: &[usize],
-    captures: usize,
-    carries: usize,
-) {
-    for i in 0..carries {
-        let (from, to) = (results[i], arguments[captures + i]);
-        let Some(written) = operations.iter().position(|operation| operation.to == from) else { continue };
-        let reads = |operation: &Operation| operation.of[..operation.arity()].contains(&to);
-        let is_needed = operations[written + 1..].iter().any(reads);
-        let is_shared = results[..carries].iter().enumerate().any(|(j, &k)| j != i && (k == from || k == to));
-        if is_needed || is_shared || arguments.contains(&from) {
-            continue;
-        }
-        for operation in &mut operations[written..] {
-            let arity = operation.arity();
-            operation.of[..arity].iter_mut().filter(|k| **k == from).for_each(|k| *k = to);
-            operation.to = if operation.to == from { to } else { operation.to };
-        }
-        results.iter_mut().filter(|k| **k == from).for_each(|k| *k = to);
-    }
 }

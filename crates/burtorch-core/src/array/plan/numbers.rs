@@ -3,7 +3,7 @@
 //! Promises: every number has its own slot, so that chains can follow each other in one piece of code. Does not know
 //! loops.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::super::instr::Element;
 use super::alone::Operand;
@@ -166,12 +166,21 @@ impl<E: ArrayFloat> Straight<E> {
         Some((std::mem::replace(&mut self.work, before), result?))
     }
 
-    /// Moves numbers from slots to others, of which some may be among the first.
+    /// Moves numbers from slots to others, of which some may be among the first: each before the move that overwrites it.
     pub(super) fn moved(&mut self, from: &[usize], to: &[usize]) {
-        let crosses = from.iter().any(|k| to.contains(k));
-        let from: Vec<_> = from.iter().map(|&k| if crosses { self.copy(k) } else { k }).collect();
-        let moves = from.into_iter().zip(to).filter(|(from, to)| from != *to);
-        self.work.extend(moves.map(|(from, &to)| Item::Move { from, to }));
+        let moves = from.iter().copied().zip(to.iter().copied());
+        let mut left: Vec<_> = moves.filter(|(from, to)| from != to).collect();
+        while let Some(&(_, first)) = left.first() {
+            let read: HashSet<_> = left.iter().map(|(from, _)| *from).collect();
+            let (blocked, free): (Vec<_>, Vec<_>) = left.iter().copied().partition(|(_, to)| read.contains(to));
+            self.work.extend(free.iter().map(|&(from, to)| Item::Move { from, to }));
+            left = blocked;
+            if free.is_empty() {
+                // Numbers that change places.
+                let kept = self.copy(first);
+                left.iter_mut().filter(|(from, _)| *from == first).for_each(|(from, _)| *from = kept);
+            }
+        }
     }
 
     fn copy(&mut self, from: usize) -> usize {

@@ -51,12 +51,14 @@ pub(super) struct Code<E> {
     slots: usize,
     /// The slot that holds how many steps of loops come before the next pause.
     left: Option<usize>,
+    /// The operation that was appended last, and the number of its instruction.
+    last: Option<(usize, Operation)>,
 }
 
 impl<E: ArrayFloat> Code<E> {
     /// Makes work ready. Numbers in the slots `kept` are read afterwards; `left` is a slot of its own, if there are loops.
     pub(super) fn new(work: &[Item], kept: &[usize], left: Option<usize>) -> Self {
-        let mut code = Code { instrs: Vec::new(), slots: left.map_or(0, |left| left + 1), left };
+        let mut code = Code { instrs: Vec::new(), slots: left.map_or(0, |left| left + 1), left, last: None };
         code.append(work, &all_reads(work, kept));
         code.push(stop::<E>, &[], 0);
         code
@@ -75,11 +77,14 @@ impl<E: ArrayFloat> Code<E> {
             match &work[at - 1] {
                 Item::Operation(_) => {}
                 &Item::Move { from, to } => {
-                    let to = self.slot(to);
-                    self.push(step::<Same, E, 0>, &[from], to);
+                    let rest = work[at..].iter().zip(1..);
+                    let follows = |(item, k): &(&Item, usize)| matches!(item, Item::Move { from: f, to: t } if (*f, *t) == (from + k, to + k));
+                    let more = rest.take_while(follows).count();
+                    at += more;
+                    self.moves(from, to, more + 1);
                 }
                 Item::Choice { of, yes, no } => {
-                    let test = self.jump(unless::<E>, &[*of]);
+                    let test = self.unless(*of, reads);
                     self.append(yes, reads);
                     let end = self.jump(jump::<E>, &[]);
                     self.land(test);
@@ -89,7 +94,7 @@ impl<E: ArrayFloat> Code<E> {
                 Item::Loop { condition, of, body } => {
                     let start = self.instrs.len();
                     self.append(condition, reads);
-                    let test = self.jump(unless::<E>, &[*of]);
+                    let test = self.unless(*of, reads);
                     self.append(body, reads);
                     let back = self.instrs.len() - start;
                     self.push(again::<E>, &[self.left.unwrap_or(*of)], back as u32);
@@ -113,10 +118,36 @@ impl<E: ArrayFloat> Code<E> {
         self.instrs.push(Instr { step, of, to });
     }
 
+    /// Appends moves of so many numbers, each to where the first goes and as far from there.
+    fn moves(&mut self, from: usize, to: usize, n: usize) {
+        if n == 1 {
+            let to = self.slot(to);
+            return self.push(step::<Same, E, 0>, &[from], to);
+        }
+        [from, to].into_iter().for_each(|first| self.slots = self.slots.max(first + n));
+        self.instrs.push(Instr { step: moves::<E>, of: [from as u32, n as u32, 0], to: to as u32 });
+    }
+
     /// Appends a jump that ends where [`Code::land`] is told.
     fn jump(&mut self, step: Step<E>, operands: &[usize]) -> usize {
         self.push(step, operands, 0);
         self.instrs.len() - 1
+    }
+
+    /// Appends a jump where a slot holds 0: by the comparison itself, if that comes right before it and nothing else reads the slot.
+    fn unless(&mut self, of: usize, reads: &[usize]) -> usize {
+        let last = self
+            .last
+            .take()
+            .filter(|(at, last)| at + 1 == self.instrs.len() && last.to == of && reads.get(of) == Some(&1));
+        let step = match last.map(|(_, last)| last.op) {
+            Some(BlockOp::Math(MathOp::Less)) => unless_holds::<IsLess, E>,
+            Some(BlockOp::Math(MathOp::LessEqual)) => unless_holds::<IsLessEqual, E>,
+            Some(BlockOp::Math(MathOp::Equal)) => unless_holds::<IsEqual, E>,
+            _ => return self.jump(unless::<E>, &[of]),
+        };
+        self.instrs.pop();
+        self.jump(step, &last.map_or([of; 2], |(_, last)| [last.of[0], last.of[1]]))
     }
 
     /// Lets a jump end at the next instruction.
@@ -131,6 +162,7 @@ impl<E: ArrayFloat> Code<E> {
             let is_last = |k: usize| operands.get(k) == Some(&last);
             let (step, to) = (step_of(operation.op, [0, 1, 2].map(is_last)), self.slot(operation.to));
             self.push(step, operands, to);
+            self.last = Some((self.instrs.len() - 1, *operation));
             last = operation.to;
         }
     }
@@ -249,6 +281,28 @@ unsafe extern "rust-preserve-none" fn jump<E>(slots: *mut E, at: *const Instr<E>
     }
 }
 
+/// Moves so many numbers, the first one first.
+///
+/// # Safety
+/// As of [`step`], of all slots from which and to which it moves.
+unsafe extern "rust-preserve-none" fn moves<E: ArrayFloat>(
+    slots: *mut E,
+    at: *const Instr<E>,
+    last: E,
+) -> *const Instr<E> {
+    debug_assert!(!at.is_null());
+    // SAFETY: by the contract.
+    unsafe {
+        let Instr { of: [from, n, _], to, .. } = &*at;
+        let (from, to) = (slots.add(*from as usize), slots.add(*to as usize));
+        for k in 0..*n as usize {
+            *to.add(k) = *from.add(k);
+        }
+        let next = at.add(1);
+        become ((*next).step)(slots, next, last)
+    }
+}
+
 /// Goes on so many instructions later if a slot holds 0, else at the next one.
 ///
 /// # Safety
@@ -262,6 +316,28 @@ unsafe extern "rust-preserve-none" fn unless<E: ArrayFloat>(
     // SAFETY: by the contract.
     unsafe {
         if *slots.add((*at).of[0] as usize) == E::default() {
+            let next = at.add((*at).to as usize);
+            become ((*next).step)(slots, next, last)
+        }
+        let next = at.add(1);
+        become ((*next).step)(slots, next, last)
+    }
+}
+
+/// Goes on so many instructions later unless a comparison of two slots holds, else at the next one.
+///
+/// # Safety
+/// As of [`jump`].
+unsafe extern "rust-preserve-none" fn unless_holds<O: Number, E: ArrayFloat>(
+    slots: *mut E,
+    at: *const Instr<E>,
+    last: E,
+) -> *const Instr<E> {
+    debug_assert!(!at.is_null());
+    // SAFETY: by the contract.
+    unsafe {
+        let (x, y) = (*slots.add((*at).of[0] as usize), *slots.add((*at).of[1] as usize));
+        if O::of(x, y, y) == E::default() {
             let next = at.add((*at).to as usize);
             become ((*next).step)(slots, next, last)
         }
@@ -293,6 +369,9 @@ unsafe extern "rust-preserve-none" fn again<E: ArrayFloat>(
 
 /// Code for one operation.
 trait Number {
+    /// Whether all operands are read before it, rather than where they are needed.
+    const EAGER: bool = false;
+
     fn of<E: ArrayFloat>(x: E, y: E, z: E) -> E;
 }
 
@@ -311,7 +390,10 @@ macro_rules! steps {
             debug_assert!(!at.is_null());
             // SAFETY: by the contract. Slots that the operation does not take are 0, which is one of them.
             unsafe {
-                let slot = |k: usize| *slots.add((*at).of[k] as usize);
+                let slot = |k: usize| {
+                    let slot = slots.add((*at).of[k] as usize);
+                    if O::EAGER { slot.read_volatile() } else { *slot }
+                };
                 let x = if LAST & 1 > 0 { last } else { slot(0) };
                 let y = if LAST & 2 > 0 { last } else { slot(1) };
                 let z = if LAST & 4 > 0 { last } else { slot(2) };
@@ -423,8 +505,8 @@ numbers! {
     IsLessEqual(x, y, z) => mask(x <= y);
     IsEqual(x, y, z) => mask(x == y);
     IsNan(x, y, z) => mask(x.partial_cmp(&x).is_none());
-    Choice(x, y, z) => if x == E::default() { z } else { y };
     IsUnreached(x, y, z) => mask(x.is_unreached());
+    Hidden(x, y, z) => if x.is_unreached() { unreached() } else { y };
     Contribution(x, y, z) => if x.is_unreached() { unreached() } else { y + E::default() };
     Product(x, y, z) => if x.is_unreached() { unreached() } else { x * y + E::default() };
     TimesPlus(x, y, z) => x * y + z;
@@ -438,6 +520,18 @@ numbers! {
     Ceil(x, y, z) => RowMath::ceil(x);
 }
 
+/// Of two numbers that are both there already, so that nothing waits for the address of the one.
+struct Choice;
+
+impl Number for Choice {
+    const EAGER: bool = true;
+
+    #[inline(always)]
+    fn of<E: ArrayFloat>(x: E, y: E, z: E) -> E {
+        std::hint::select_unpredictable(x == E::default(), z, y)
+    }
+}
+
 fn step_of<E: ArrayFloat>(op: BlockOp, all: [bool; 3]) -> Step<E> {
     let [first, second, third] = all;
     let last = [first, second];
@@ -447,6 +541,7 @@ fn step_of<E: ArrayFloat>(op: BlockOp, all: [bool; 3]) -> Step<E> {
         BlockOp::Product => return compiled::<Product, E>(last),
         BlockOp::IsUnreached => return compiled::<IsUnreached, E>(last),
         BlockOp::Contribution => return compiled::<Contribution, E>(last),
+        BlockOp::Hidden => return compiled::<Hidden, E>(last),
         BlockOp::Two(two) => {
             return match two.first {
                 OneOfTwo::Add => both::<Sum, E>(two, all),

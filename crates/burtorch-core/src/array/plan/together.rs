@@ -126,7 +126,7 @@ fn paired(operations: &[Operation], reads: &[usize]) -> Vec<Operation> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::scalars::Code;
     use super::*;
 
@@ -178,13 +178,13 @@ mod tests {
     }
 
     /// Random work of which every part may be a choice or a loop.
-    struct Nest {
-        state: u64,
-        slots: usize,
+    pub(in super::super) struct Nest {
+        pub(in super::super) state: u64,
+        pub(in super::super) slots: usize,
     }
 
     impl Nest {
-        fn below(&mut self, n: usize) -> usize {
+        pub(in super::super) fn below(&mut self, n: usize) -> usize {
             self.state = self.state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             (self.state >> 33) as usize % n
         }
@@ -200,7 +200,7 @@ mod tests {
         }
 
         /// Appends to the slots that are known.
-        fn work(&mut self, known: &mut Vec<usize>, depth: usize) -> Vec<Item> {
+        pub(in super::super) fn work(&mut self, known: &mut Vec<usize>, depth: usize) -> Vec<Item> {
             let mut work = Vec::new();
             for _ in 0..1 + self.below(6) {
                 let n = known.len();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     /// One after the other.
-    fn interpret(work: &[Item], slots: &mut [f64]) {
+    pub(in super::super) fn interpret(work: &[Item], slots: &mut [f64]) {
         for item in work {
             match item {
                 Item::Operation(operation) => {

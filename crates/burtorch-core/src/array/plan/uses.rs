@@ -29,6 +29,12 @@ pub(super) fn uses<E: ArrayFloat>(plan: &Plan<E>) -> Vec<[usize; 2]> {
                             written.push(buffer);
                         }
                         Work::Compute { op, of, .. } => of[..arity(op)].iter().for_each(|of| read_back(*of, &mut read)),
+                        Work::Twins { of, to, .. } => {
+                            read_back(of, &mut read);
+                            written.extend(
+                                to.iter().filter_map(|to| if let Arg::Buffer(k) = to { Some(*k) } else { None }),
+                            );
+                        }
                         Work::Shares { of, .. } => of.iter().for_each(|of| read_back(*of, &mut read)),
                         Work::Store { of, buffer } | Work::Reduce { of, buffer, .. } => {
                             read_back(of, &mut read);

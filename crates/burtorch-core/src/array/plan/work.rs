@@ -7,6 +7,8 @@ use std::collections::{HashMap, HashSet};
 use super::super::expansion::MathOp;
 use super::math::{BlockOp, arity};
 use crate::kernels::{OneOfTwo, Two};
+use crate::ops::Function;
+use crate::simd::twins::Twins;
 
 /// Numbers that an operation reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +31,13 @@ pub(super) enum Work {
         op: BlockOp,
         buffer: usize,
         of: [Arg; 3],
+    },
+    /// Two functions of the same numbers that share most of their work.
+    Twins {
+        twins: Twins,
+        functions: [Function; 2],
+        of: Arg,
+        to: [Arg; 2],
     },
     Gather {
         stream: usize,
@@ -83,6 +92,7 @@ impl Work {
             Work::Compute { to, .. } | Work::Gather { to, .. } | Work::GatherRows { to, .. } => Some(to),
             Work::Lookup { to, .. } | Work::Shares { to, .. } => Some(to),
             Work::Keep { .. }
+            | Work::Twins { .. }
             | Work::Store { .. }
             | Work::Spread { .. }
             | Work::Scatter { .. }
@@ -96,9 +106,11 @@ impl Work {
             Work::Compute { op, of, .. } | Work::Keep { op, of, .. } => &mut of[..arity(*op)],
             Work::Shares { of, .. } => of,
             Work::Gather { .. } | Work::GatherRows { .. } | Work::Lookup { .. } => &mut [],
-            Work::Store { of, .. } | Work::Spread { of, .. } | Work::Scatter { of, .. } | Work::Reduce { of, .. } => {
-                std::slice::from_mut(of)
-            }
+            Work::Store { of, .. }
+            | Work::Twins { of, .. }
+            | Work::Spread { of, .. }
+            | Work::Scatter { of, .. }
+            | Work::Reduce { of, .. } => std::slice::from_mut(of),
         }
     }
 }

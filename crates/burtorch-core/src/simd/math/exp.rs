@@ -133,7 +133,7 @@ pub fn exp<V: Real>(x: V) -> V {
 
 /// e^-size in two parts, for size >= 0: the rounded sum and its error.
 #[inline(always)]
-pub(super) fn exp_of_minus<V: Real>(size: V) -> (V, V) {
+fn exp_of_minus<V: Real>(size: V) -> (V, V) {
     let (n, r, rest) = reduce(-size);
     let (high, low) = exp_near_zero(r, rest);
     let (high, low) = fast_two_sum(high, low);
@@ -144,6 +144,22 @@ pub(super) fn exp_of_minus<V: Real>(size: V) -> (V, V) {
     let (high, low, n) = exp_split(-size);
     let (high, low) = fast_two_sum(high, low);
     (scale(high, n), scale(low, n))
+}
+
+/// What softplus and sigmoid share: e = exp(-|x|) and 1 + e, both in two parts.
+#[derive(Clone, Copy)]
+pub(super) struct Faded<V> {
+    pub(super) e: V,
+    pub(super) low: V,
+    pub(super) sum: V,
+    pub(super) lost: V,
+}
+
+#[inline(always)]
+pub(super) fn faded<V: Real>(x: V) -> Faded<V> {
+    let (e, low) = exp_of_minus(x.abs());
+    let (sum, lost) = fast_two_sum(V::of(1.0), e);
+    Faded { e, low, sum, lost }
 }
 
 /// e^x to 37 bits in f64, for results in f32: magnitudes end at e^200 and e^-200.

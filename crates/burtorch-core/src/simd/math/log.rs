@@ -3,7 +3,7 @@
 //! x = 2^n m with m between 1/sqrt(2) and sqrt(2), f = m - 1 exact. log x = n ln 2 + f - (f^2/2 - tail), where the two
 //! leading terms n ln 2 + f are added exactly and everything after them is small.
 
-use super::exp::exp_of_minus;
+use super::exp::{Faded, faded};
 use super::poly::poly;
 use crate::simd::{Bits, Real, Truth};
 
@@ -126,12 +126,14 @@ pub fn log1p<V: Real>(x: V) -> V {
 /// log(1 + e^x) = max(x, 0) + log1p(e^-|x|), the exponential in two parts.
 #[inline(always)]
 pub fn softplus<V: Real>(x: V) -> V {
+    softplus_of(x, faded(x))
+}
+
+/// The same of the shared part, for e <= 1.
+#[inline(always)]
+pub(super) fn softplus_of<V: Real>(x: V, Faded { low, sum, lost, .. }: Faded<V>) -> V {
     let zero = V::of(0.0);
-    let (e, low) = exp_of_minus(x.abs());
-    // As `log1p_sum`, for e <= 1.
-    let one = V::of(1.0);
-    let sum = one + e;
-    let lost = e - (sum - one);
+    // As `log1p_sum`.
     let (n, m) = split(sum);
     let small = log_of_parts(V::from_int(n), m, (lost + low) / sum);
     V::select(x.is_gt(zero), x, zero) + small

@@ -41,5 +41,5 @@ pub use normal::*;
 pub use pow::{pow, pow_dx, pow_dy};
 pub use relu::relu;
 pub use remainder::{floor_divide, remainder};
-pub use tanh::{sigmoid, sigmoid_grad, tanh, tanh_grad};
-pub use trig::{cos, sin, tan, tan_grad};
+pub use tanh::{sigmoid, sigmoid_and_grad, sigmoid_grad, softplus_and_sigmoid, tanh, tanh_grad};
+pub use trig::{cos, sin, sin_and_cos, tan, tan_and_grad, tan_grad};

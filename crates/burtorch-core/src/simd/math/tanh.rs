@@ -1,8 +1,8 @@
 //! tanh, sigmoid and their derivatives, all from one exponential of -|x| or one expm1 of 2|x|: no branch on the sign,
 //! no cancellation, no overflow.
 
-use super::exp::{exp, exp_of_minus, half_expm1};
-use super::poly::fast_two_sum;
+use super::exp::{Faded, exp, faded, half_expm1};
+use super::log::softplus_of;
 use crate::simd::{Real, Truth};
 
 /// (e^2x - 1) / (e^2x + 1), odd in x to the last bit.
@@ -34,7 +34,12 @@ pub fn tanh_grad<V: Real>(x: V, y: V) -> V {
 /// error of t counts once instead of twice for that of 1 + e.
 #[inline(always)]
 fn bell<V: Real>(size: V) -> V {
-    let e = exp(-size);
+    bell_of(exp(-size))
+}
+
+/// The same of e.
+#[inline(always)]
+fn bell_of<V: Real>(e: V) -> V {
     let t = e / (V::of(1.0) + e);
     (-t).mul_add(t, t)
 }
@@ -42,15 +47,33 @@ fn bell<V: Real>(size: V) -> V {
 /// 1 / (1 + e^-x), the exponential in two parts, and the quotient with its remainder made good.
 #[inline(always)]
 pub fn sigmoid<V: Real>(x: V) -> V {
+    sigmoid_of(x, faded(x))
+}
+
+/// The same of the shared part.
+#[inline(always)]
+fn sigmoid_of<V: Real>(x: V, Faded { e, low, sum, lost }: Faded<V>) -> V {
     let (zero, one) = (V::of(0.0), V::of(1.0));
-    let (e, e_low) = exp_of_minus(x.abs());
-    let (under, under_low) = fast_two_sum(one, e);
     let negative = x.is_lt(zero);
-    let (over, over_low) = (V::select(negative, e, one), V::select(negative, e_low, zero));
-    let quotient = over / under;
-    let rest = (-quotient).mul_add(under, over) + (over_low - quotient * (under_low + e_low));
-    // 1 / under to a few bits: e / under is the quotient itself, or its complement.
+    let (over, over_low) = (V::select(negative, e, one), V::select(negative, low, zero));
+    let quotient = over / sum;
+    let rest = (-quotient).mul_add(sum, over) + (over_low - quotient * (lost + low));
+    // 1 / sum to a few bits: e / sum is the quotient itself, or its complement.
     rest.mul_add(V::select(negative, one - quotient, quotient), quotient)
+}
+
+/// log(1 + e^x) and its derivative.
+#[inline(always)]
+pub fn softplus_and_sigmoid<V: Real>(x: V) -> (V, V) {
+    let shared = faded(x);
+    (softplus_of(x, shared), sigmoid_of(x, shared))
+}
+
+/// The sigmoid and its derivative.
+#[inline(always)]
+pub fn sigmoid_and_grad<V: Real>(x: V) -> (V, V) {
+    let shared = faded(x);
+    (sigmoid_of(x, shared), bell_of(shared.e))
 }
 
 /// The derivative of the sigmoid: e / (1 + e)^2 with e = exp(-|x|).

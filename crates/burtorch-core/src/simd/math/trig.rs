@@ -97,6 +97,18 @@ fn wave<W: Real<Elem = f64>, const SHORT: bool>(x: W, turn: f64) -> W {
     flip(W::select(odd::<W>(n).is_gt(W::of(0.0)), cos.0, sin.0), n)
 }
 
+/// sin and cos of x, in f64.
+#[inline(always)]
+fn waves<W: Real<Elem = f64>, const SHORT: bool>(x: W) -> (W, W) {
+    let Reduced { quadrant, r, low } = reduce::<W, SHORT>(x);
+    let (sin, cos) = sin_cos::<W, SHORT>(r, low);
+    let turned = |turn: f64| {
+        let (_, n) = (quadrant + W::of(turn)).round_to_int();
+        flip(W::select(odd::<W>(n).is_gt(W::of(0.0)), cos.0, sin.0), n)
+    };
+    (turned(0.0), turned(1.0))
+}
+
 /// The same bits for a single number, with branches that a CPU predicts if arguments change slowly, as in the steps of
 /// a loop: the result waits for neither the quadrant, the low part nor the other function (11 ns of latency instead of
 /// 20). `None` for rare arguments.
@@ -165,18 +177,30 @@ pub fn cos<V: Real>(x: V) -> V {
     V::narrow(y)
 }
 
+/// sin x and cos x.
+#[inline(always)]
+pub fn sin_and_cos<V: Real>(x: V) -> (V, V) {
+    let (sin, cos) = if V::DOUBLE { waves::<V::Wide, false>(x.widen()) } else { waves::<V::Wide, true>(x.widen()) };
+    (V::select(is_tiny(x), x, V::narrow(sin)), V::narrow(cos))
+}
+
+/// tan x and its derivative.
+#[inline(always)]
+pub fn tan_and_grad<V: Real>(x: V) -> (V, V) {
+    let (y, grad) = if V::DOUBLE { slope::<V::Wide, false>(x.widen()) } else { slope::<V::Wide, true>(x.widen()) };
+    (V::select(is_tiny(x), x, V::narrow(y)), V::narrow(grad))
+}
+
 /// tan x for any x.
 #[inline(always)]
 pub fn tan<V: Real>(x: V) -> V {
-    let (y, _) = if V::DOUBLE { slope::<V::Wide, false>(x.widen()) } else { slope::<V::Wide, true>(x.widen()) };
-    V::select(is_tiny(x), x, V::narrow(y))
+    tan_and_grad(x).0
 }
 
 /// The derivative of tan: 1 + tan(x)^2, from the tangent before it is rounded.
 #[inline(always)]
 pub fn tan_grad<V: Real>(x: V) -> V {
-    let (_, grad) = if V::DOUBLE { slope::<V::Wide, false>(x.widen()) } else { slope::<V::Wide, true>(x.widen()) };
-    V::narrow(grad)
+    tan_and_grad(x).1
 }
 
 #[cfg(test)]

@@ -1,0 +1,65 @@
+//! Two functions of the same numbers in one pass, where they share most of their work.
+//!
+//! Promises: the bits of each function alone. Does not know how they are computed.
+
+use super::super::expansion::MathOp;
+use super::math::BlockOp;
+use super::work::{Arg, Work};
+use crate::ops::Function;
+use crate::simd::twins::Twins;
+
+/// The two functions as ones that are computed together, and whether they are the other way round.
+fn twins_of(first: Function, second: Function) -> Option<(Twins, bool)> {
+    let names = [first.name(), second.name()];
+    Twins::ALL.iter().find_map(|&twins| match twins.names() {
+        of if of == names => Some((twins, false)),
+        [second, first] if [first, second] == names => Some((twins, true)),
+        _ => None,
+    })
+}
+
+/// The function that work computes, of what, and where to.
+fn function(work: &Work) -> Option<(Function, Arg, Arg)> {
+    match *work {
+        Work::Compute { op: BlockOp::Math(MathOp::Function(function)), of, to } => {
+            Some((function, of[0], Arg::Block(to)))
+        }
+        Work::Keep { op: BlockOp::Math(MathOp::Function(function)), of, buffer } => {
+            Some((function, of[0], Arg::Buffer(buffer)))
+        }
+        _ => None,
+    }
+}
+
+fn are_twins(first: &Work, second: &Work) -> Option<Work> {
+    let ((f, of, y), (g, of_second, z)) = (function(first)?, function(second)?);
+    let (twins, is_swapped) = (of == of_second).then(|| twins_of(f, g)).flatten()?;
+    let (functions, to) = if is_swapped { ([g, f], [z, y]) } else { ([f, g], [y, z]) };
+    Some(Work::Twins { twins, functions, of, to })
+}
+
+/// The same work with the second of two such functions right behind the first. Each block is written once.
+pub(super) fn side_by_side(mut work: Vec<Work>) -> Vec<Work> {
+    let mut at = 0;
+    while at < work.len() {
+        let is_second = |second: &Work| are_twins(&work[at], second).is_some();
+        if let Some(k) = function(&work[at]).and_then(|_| work[at + 1..].iter().position(is_second)) {
+            work[at + 1..=at + 1 + k].rotate_right(1);
+            at += 1;
+        }
+        at += 1;
+    }
+    work
+}
+
+/// The same work with such neighbours computed together.
+pub(super) fn in_one_pass(work: Vec<Work>) -> Vec<Work> {
+    let mut result: Vec<Work> = Vec::with_capacity(work.len());
+    for work in work {
+        match result.last().and_then(|last| are_twins(last, &work)) {
+            Some(twins) => *result.last_mut().expect("there is a last one") = twins,
+            None => result.push(work),
+        }
+    }
+    result
+}
