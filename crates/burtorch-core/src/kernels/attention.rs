@@ -169,7 +169,7 @@ unsafe fn accumulate<E: KernelFloat, T: Target, const L: usize>(
 /// it. Departures:
 /// 1. A vector holds L queries and a row one key, so there is no sum over lanes.
 /// 2. The shifted scores of all heads are contiguous, so that the widest vectors compute their exponentials; they
-/// become the probabilities that the backward pass reads.
+///    become the probabilities that the backward pass reads.
 #[inline(always)]
 fn forward_at<E: KernelFloat, T: Target, const L: usize>(
     heads: usize,
