@@ -524,3 +524,30 @@ def test_a_given_batch_is_checked():
     assert sgd.record().step == 0
     sgd.step(batch=[5, 9])
     np.testing.assert_allclose(sgd.x, -sgd.gamma * problem().grad(np.zeros(7), [5, 9]), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("features", "labels"),
+    [
+        ([[1.0], [-1.0]], [1, -1]),
+        ([[1.0, 2.0], [1.5, 1.0]], [1, 1]),
+        # The second sample alone is separable.
+        ([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [1, -1, 1]),
+    ],
+)
+def test_separable_samples_have_no_minimiser(features: list[list[float]], labels: list[int]):
+    with pytest.raises(ValueError, match="no minimiser was found"):
+        opt.solve(opt.logistic_regression(features, labels))
+    x_star = opt.solve(opt.logistic_regression(features, labels, l2=1e-6))
+    assert np.isfinite(x_star).all()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [name for name in dir(opt) if isinstance(kind := getattr(opt, name), type) and issubclass(kind, opt.Method)],
+)
+def test_misspelt_options_of_methods_are_named(method: str):
+    with pytest.raises(
+        TypeError, match=rf"{method}\(\) got an unexpected keyword argument 'sampeling'; did you mean 'sampling'"
+    ):
+        getattr(opt, method)(problem(), sampeling=opt.Nice(1))

@@ -99,6 +99,7 @@ class Method:
     _takes_clients: ClassVar[bool] = False
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        cls._check_names(named)
         given = {**dict(zip(("problem",), arguments, strict=False)), **named}
         for name, (kind, example) in _KINDS.items():
             found = given.get(name)
@@ -107,6 +108,23 @@ class Method:
             if found is not None:
                 of_kind(found, kind, name, example)
         return super().__new__(cls)
+
+    @classmethod
+    def _check_names(cls, named: dict[str, Any]) -> None:
+        if not cls.__module__.startswith("burtorch."):
+            return  # a user's class may accept more
+        taken = {"engine"}
+        for base in cls.__mro__[:-1]:
+            code = getattr(base.__dict__.get("__init__"), "__code__", None)
+            if code is not None:
+                taken.update(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
+        for name in named:
+            if name not in taken:
+                from difflib import get_close_matches
+
+                near = get_close_matches(name, taken, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(sorted(taken))}"
+                raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {name!r}; {hint}")
 
     def __init__(
         self,

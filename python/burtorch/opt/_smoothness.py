@@ -220,8 +220,8 @@ def solve(problem: Problem, clients: Clients = None, *, tolerance: float = 1e-13
     Costs O(n d^2) per step and a dense copy of the features.
 
     Raises:
-        ValueError: another kind of problem, a gradient that stays above the tolerance, or clients that do not contain
-            each sample once.
+        ValueError: another kind of problem, a gradient that stays above the tolerance or becomes small only far away
+            (without l2, separable data have no minimiser), or clients that do not contain each sample once.
 
     Example:
         >>> import burtorch as bt
@@ -244,14 +244,19 @@ def solve(problem: Problem, clients: Clients = None, *, tolerance: float = 1e-13
     x = np.zeros(problem.d)
     g = problem.grad(x, everything, weights=weights)
     for _ in range(100):
-        if np.linalg.norm(g) <= tolerance:
-            return x
         slopes = weights
         if problem.kind == "logistic":
             z = np.clip(np.abs(rows @ x), 0.0, 700.0)
             slopes = weights * np.exp(-z) / (1.0 + np.exp(-z)) ** 2
         hessian = (rows * slopes[:, None]).T @ rows + problem.l2 * np.eye(problem.d)
         way, size = np.linalg.lstsq(hessian, g, rcond=None)[0], 1.0
+        if np.linalg.norm(g) <= tolerance:
+            # Near a minimiser Newton's step is short; if there is none, each step is as long as the one before it.
+            if np.linalg.norm(way) > 1e-3 * (1.0 + np.linalg.norm(x)):
+                raise ValueError(
+                    "no minimiser was found, only a small gradient far away: add l2, as data may be separable"
+                )
+            return x
         value = problem.loss(x, everything, weights=weights)
         while size > 1e-10 and problem.loss(x - size * way, everything, weights=weights) > value + 1e-12 * abs(value):
             size /= 2

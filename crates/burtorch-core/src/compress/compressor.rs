@@ -258,6 +258,6 @@ fn has_none(constant: &'static str, kind: &str, other: &str) -> Error {
     Error::BadArgument {
         what: if constant == "omega" { "a compressor with omega" } else { "a compressor with alpha" },
         expected: format!("{kind} for vectors of this length"),
-        found: format!("one that is not; request {other}, or use a compressor that is {kind}"),
+        found: format!("one that has only {other}; use one that is {kind}"),
     }
 }

@@ -42,5 +42,12 @@ pub fn refuse_masked(object: &Bound<'_, PyAny>) -> PyResult<()> {
 /// The buffer of an object that is not masked.
 pub fn buffer_of(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
     refuse_masked(object)?;
-    PyUntypedBuffer::get(object)
+    PyUntypedBuffer::get(object).map_err(|error| {
+        // A buffer without dimensions has no shape, and PyO3 refuses it for that.
+        let n_dimensions = object.getattr("ndim").and_then(|n| n.extract::<usize>());
+        match n_dimensions {
+            Ok(0) => PyTypeError::new_err("expected an array of numbers, found one without dimensions; use x.reshape(1)"),
+            _ => error,
+        }
+    })
 }
