@@ -40,7 +40,7 @@ fn run<M: LaneModel<f32>>(
     let took = time(|| drop(black_box(oracle.gradient(model, params, batch, None))));
     let full = params.grads().to_vec();
     let stop = Stop::new();
-    let until = Until { stop: &stop, keeps: false, probability: None };
+    let until = Until { stop: &stop, keeps: false, probability: None, leaves: true };
     let mut pass =
         |params: &mut _| oracle.gradient_until(model, params, batch, None, Overrides::default(), until, None).map(drop);
     let mut draw = Draw::new(1, 0, 0, Purpose::Delay);

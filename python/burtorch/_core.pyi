@@ -1796,7 +1796,7 @@ class Oracle:
         wanted: _Wanted | None = None,
         stop: Stop | None = None,
         deadline: float | None = None,
-        on_stop: Literal["discard"],
+        on_stop: Literal["discard", "leave"],
     ) -> tuple[float, Any] | None: ...
     @overload
     def __call__(
@@ -1823,6 +1823,8 @@ class Oracle:
         draw: Draw | None = None,
         client: int | None = None,
         n_clients: int | None = None,
+        stop: Stop | None = None,
+        deadline: float | None = None,
     ) -> tuple[float, Message]: ...
     @overload
     def __call__(
@@ -1834,6 +1836,8 @@ class Oracle:
         *,
         random_backward: float,
         draw: Draw,
+        stop: Stop | None = None,
+        deadline: float | None = None,
     ) -> tuple[float, Any, float]: ...
     def grad(
         self,
@@ -1843,6 +1847,8 @@ class Oracle:
         out: Buffer | None = None,
         *,
         wanted: _Wanted | None = None,
+        stop: Stop | None = None,
+        deadline: float | None = None,
     ) -> Any: ...
     def stream(
         self,
@@ -1854,27 +1860,70 @@ class Oracle:
         *,
         keep: bool = True,
         on_thread: bool = False,
+        stop: Stop | None = None,
+        deadline: float | None = None,
     ) -> float: ...
     def subset(self, wanted: _Wanted) -> Subset: ...
     def cost(
         self, wanted: _Wanted, contexts: _Samples | None = None, targets: _Batch | None = None
     ) -> dict[str, Any]: ...
     def per_sample(
-        self, contexts: _Samples, targets: _Batch, visit: Callable[[int, float, FlatArray], object]
+        self,
+        contexts: _Samples,
+        targets: _Batch,
+        visit: Callable[[int, float, FlatArray], object],
+        *,
+        stop: Stop | None = None,
+        deadline: float | None = None,
     ) -> None: ...
     @overload
     def per_sample_grads(
-        self, contexts: _Samples, targets: _Batch | None = None, *, compress: None = None, draw: None = None
+        self,
+        contexts: _Samples,
+        targets: _Batch | None = None,
+        *,
+        compress: None = None,
+        draw: None = None,
+        stop: Stop | None = None,
+        deadline: float | None = None,
     ) -> memoryview: ...
     @overload
     def per_sample_grads(
-        self, contexts: _Samples, targets: _Batch | None = None, *, compress: Compressor, draw: Draw | None = None
+        self,
+        contexts: _Samples,
+        targets: _Batch | None = None,
+        *,
+        compress: Compressor,
+        draw: Draw | None = None,
+        stop: Stop | None = None,
+        deadline: float | None = None,
     ) -> list[Message]: ...
-    def per_sample_grad_norms(self, contexts: _Samples, targets: _Batch | None = None) -> list[float]: ...
+    def per_sample_grad_norms(
+        self,
+        contexts: _Samples,
+        targets: _Batch | None = None,
+        *,
+        stop: Stop | None = None,
+        deadline: float | None = None,
+    ) -> list[float]: ...
     @property
     def lanes(self) -> Literal["auto"] | int: ...
-    def loss(self, contexts: _Samples, targets: _Batch | None = None) -> float: ...
-    def losses(self, contexts: _Samples, targets: _Batch | None = None) -> list[float]: ...
+    def loss(
+        self,
+        contexts: _Samples,
+        targets: _Batch | None = None,
+        *,
+        stop: Stop | None = None,
+        deadline: float | None = None,
+    ) -> float: ...
+    def losses(
+        self,
+        contexts: _Samples,
+        targets: _Batch | None = None,
+        *,
+        stop: Stop | None = None,
+        deadline: float | None = None,
+    ) -> list[float]: ...
     def step(
         self,
         contexts: _Samples,
@@ -2003,8 +2052,19 @@ class FiniteSum:
     def nonconvex(self) -> float: ...
     def features(self) -> Any: ...
     def _row_squares(self) -> Any: ...
-    def gradients(self, x: Any, samples: Any = None) -> Any: ...
-    def loss(self, x: Any, samples: Any = None, *, weights: Any = None, threads: int | None = None) -> float: ...
+    def gradients(
+        self, x: Any, samples: Any = None, *, stop: Stop | None = None, deadline: float | None = None
+    ) -> Any: ...
+    def loss(
+        self,
+        x: Any,
+        samples: Any = None,
+        *,
+        weights: Any = None,
+        threads: int | None = None,
+        stop: Stop | None = None,
+        deadline: float | None = None,
+    ) -> float: ...
     def grad(
         self,
         x: Any,
@@ -2016,6 +2076,8 @@ class FiniteSum:
         out: Any = None,
         accumulate: bool = False,
         threads: int | None = None,
+        stop: Stop | None = None,
+        deadline: float | None = None,
     ) -> Any: ...
 
 @final
@@ -2039,6 +2101,8 @@ class Runner:
         coin: bool | None = None,
         compression: Any = None,
         missing: Sequence[int] | None = None,
+        stop: Stop | None = None,
+        deadline: float | None = None,
     ) -> None: ...
     def steps(
         self,

@@ -170,3 +170,41 @@ def test_the_largest_numbers_take_the_memory_of_a_layer():
     assert 0 < more <= 3 * 4 * (64 * 64 + 64)
     assert more * 10 < 4 * params.n
     assert each == [compress.TopK(5).compress(row) for row in rows]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 16, 37])
+def test_a_program_keeps_the_largest_numbers_while_it_computes(dtype, n):
+    """The message of the whole gradient, for one block of samples and for several, with ties and unused parameters."""
+    params = bt.Parameters(dtype=dtype, seed=1)
+    w, _, v = params.tensor((6, 4), init="normal"), params.tensor(5), params.tensor(6, init="normal")
+    oracle = bt.Oracle(lambda row: ((w @ row).tanh() * v).sum() ** 2, params=params)
+    x = np.random.default_rng(n).integers(-1, 2, size=(n, 4)) * 1.0
+    point = np.array(params.values) * 0.5
+    for more in ({}, {"at": point}):
+        full = np.zeros(params.n, dtype)
+        loss, _ = oracle(x, out=full, **more)
+        params.grads[:] = 2.0
+        for k in (1, 3, 17, 30, params.n):
+            for c in (compress.TopK(k), compress.Compose(compress.TopK(k), compress.Natural())):
+                draw = compress.Draw(seed=3, round=k)
+                found, message = oracle(x, compress=c, draw=draw, **more)
+                assert (found, message) == (loss, c.compress(full, draw))
+        assert set(params.grads) == {2.0}
+
+
+def test_the_largest_numbers_of_a_program_take_the_memory_of_a_layer():
+    """Of a callable of equal layers, whose batch is one block: a quarter of a gradient, with values and adjoints."""
+    params = bt.Parameters()
+    weights = [params.tensor((64, 64), init="normal") for _ in range(40)]
+
+    def loss(row):
+        for w in weights:
+            row = (w @ row * 0.1).tanh()
+        return (row**2).sum()
+
+    oracle = bt.Oracle(loss, params=params)
+    x = np.random.default_rng(0).normal(size=(4, 64)).astype("float32")
+    message = oracle(x, compress=compress.TopK(5))[1]
+    assert 0 < oracle.memory()["activations"] < params.n
+    assert message == compress.TopK(5).compress(np.array(oracle(x)[1]))

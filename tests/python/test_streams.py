@@ -187,8 +187,8 @@ def test_nothing_is_used_within_emit():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("lanes", [None, 4])
 def test_a_callable_comes_tensor_by_tensor(dtype, lanes):
-    """Traced or in lanes; more tensors than can wait for another thread, and parameters outside tensors in one
-    range."""
+    """In lanes the newest comes first, with numbers on their own in one range; a program passes on what it reads, and
+    then the rest. More tensors than wait for another thread."""
     params = bt.Parameters(dtype=dtype, seed=1)
     w = params.tensor(3, init="normal")
     a, b = params.tensor(1, init=0.5), params.tensor(1, init=1.5)
@@ -204,6 +204,10 @@ def test_a_callable_comes_tensor_by_tensor(dtype, lanes):
     loss, grad = oracle(x)
     full = np.array(grad)
     expected = [range(605, 611), *(range(k, k + 2) for k in range(603, 4, -2)), range(3, 5), range(3)]
+    if lanes is None:
+        expected = [r for r, _ in parts_of(oracle, x, None)[1]]
+        assert sorted(k for r in expected for k in r) == list(range(611))
+        assert len(expected) < 9
     for options in ({}, {"keep": False}, {"on_thread": True}, {"keep": False, "on_thread": True}):
         params.grads[:] = 0.5
         found, came = parts_of(oracle, x, None, **options)
@@ -215,12 +219,76 @@ def test_a_callable_comes_tensor_by_tensor(dtype, lanes):
         assert np.array(params.grads).tobytes() == (full if options.get("keep", True) else full * 0 + 0.5).tobytes()
 
 
+def layers(params, sizes):
+    """A callable of dense layers."""
+    weights = [params.tensor((n, m), init="normal") for m, n in itertools.pairwise(sizes)]
+    biases = [params.tensor(n, init=0.1) for n in sizes[1:]]
+
+    def loss(row, target):
+        for w, b in zip(weights, biases, strict=True):
+            row = (w @ row * 0.2 + b).tanh()
+        return ((row - target) ** 2).sum()
+
+    return loss
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 2, 16, 37, 300])
+def test_a_program_passes_parts_on_while_it_computes(dtype, n):
+    """Of one block of samples and of several: the last layer first, with the bits of the whole gradient, also at
+    another point."""
+    params = bt.Parameters(dtype=dtype, seed=1)
+    call = layers(params, [5, 8, 8, 8, 2])
+    rng = np.random.default_rng(n)
+    x, y = rng.normal(size=(n, 5)), rng.normal(size=(n, 2))
+    oracle = bt.Oracle(call, params=params)
+    point = np.array(params.values) * 0.5
+    for more in ({}, {"at": point}):
+        full = np.zeros(params.n, dtype)
+        loss, _ = oracle(x, y, out=full, **more)
+        for options in ({}, {"keep": False}, {"on_thread": True}, {"out": np.zeros(params.n, dtype)}):
+            params.grads[:] = 0.5
+            found, came = parts_of(oracle, x, y, **options, **more)
+            assert found == loss
+            ranges = [r for r, _ in came]
+            assert sorted(k for r in ranges for k in r) == list(range(params.n))
+            # Weights of the layers lie in order before their biases.
+            starts = [r.start for r in ranges if r.start < 5 * 8 + 2 * 64 + 16]
+            assert starts == sorted(starts, reverse=True)
+            for r, part in came:
+                assert part.tobytes() == full[r.start : r.stop].tobytes()
+
+
+@pytest.mark.parametrize("n", [1, 4, 37])
+def test_a_token_that_is_set_when_the_first_part_comes_ends_the_rest(n):
+    params = bt.Parameters(dtype="float64", seed=1)
+    weights = [params.tensor((8, 8), init="normal") for _ in range(5)]
+
+    def loss(row):
+        for w in weights:
+            row = w @ row
+        return (row * row).sum()
+
+    oracle, stop, seen = bt.Oracle(loss, params=params), bt.Stop(), []
+
+    def emit(part, gradient):
+        seen.append(part)
+        stop.set()
+
+    params.grads[:] = 0.5
+    with pytest.raises(bt.StoppedError):
+        oracle.stream(np.ones((n, 8)), None, emit, stop=stop)
+    assert len(seen) == 1
+    assert not np.array(params.grads).any()
+
+
 @pytest.mark.parametrize("on_thread", [False, True])
 @pytest.mark.parametrize("keep", [False, True])
-def test_an_exception_of_emit_is_raised_for_a_callable(on_thread, keep):
+@pytest.mark.parametrize("lanes", [None, 2])
+def test_an_exception_of_emit_is_raised_for_a_callable(on_thread, keep, lanes):
     params = bt.Parameters(dtype="float64", seed=1)
     w, _ = params.tensor(3, init="normal"), params.tensor(2)
-    oracle = bt.Oracle(lambda row: ((w * row).sum()) ** 2, params=params)
+    oracle = bt.Oracle(lambda row: ((w * row).sum()) ** 2, params=params, lanes=lanes)
     x, seen = np.arange(6.0).reshape(2, 3), []
 
     def emit(part, gradient):
@@ -229,8 +297,40 @@ def test_an_exception_of_emit_is_raised_for_a_callable(on_thread, keep):
 
     with pytest.raises(KeyError, match="no more"):
         oracle.stream(x, None, emit, on_thread=on_thread, keep=keep)
-    assert seen == [range(3, 5)]
+    assert seen == [range(3) if lanes is None else range(3, 5)]
     assert parts_of(oracle, x, None)[0] == oracle(x)[0]
+
+
+def test_frozen_parameters_and_branches_of_a_program_come_afterwards():
+    """What is frozen, or what branches decide on at the end, is computed first; the bits are the same."""
+    params = bt.Parameters(dtype="float64", seed=1)
+    w, v = params.tensor(3, init="normal"), params.tensor(2, init="normal")
+    x = np.arange(6.0).reshape(2, 3)
+    for call in (lambda row: (w * row).sum() * v[0], lambda row: (w * row).sum() if row[0] < 100 else v[0]):
+        oracle = bt.Oracle(call, params=params)
+        for frozen in (False, True):
+            if frozen:
+                w.freeze()
+            full = np.array(oracle(x)[1])
+            _, came = parts_of(oracle, x, None)
+            assert sorted(k for r, _ in came for k in r) == list(range(5))
+            for r, part in came:
+                assert part.tobytes() == full[r.start : r.stop].tobytes()
+        w.unfreeze()
+
+
+def test_a_callable_that_changes_is_not_mixed_up():
+    """Parts are of the callable as it is now, though an earlier program was planned."""
+    params = bt.Parameters(dtype="float64", seed=1)
+    w = params.tensor(3, init="normal")
+    scale = [2.0]
+    oracle = bt.Oracle(lambda row: (w * row).sum() * scale[0], params=params)
+    x = np.arange(6.0).reshape(2, 3)
+    for factor in (2.0, 3.0, 2.0):
+        scale[0] = factor
+        found, came = parts_of(oracle, x, None)
+        assert found == oracle.loss(x)
+        assert came[0][1].tolist() == (factor * x.mean(axis=0)).tolist()
 
 
 def test_tensors_of_a_file_come_by_their_names(tmp_path):
@@ -241,7 +341,7 @@ def test_tensors_of_a_file_come_by_their_names(tmp_path):
     params.save(tmp_path / "p.bt")
     loaded = bt.load_parameters(tmp_path / "p.bt")
     w, v = loaded.named("w"), loaded.named("v")
-    oracle = bt.Oracle(lambda row: (w * row).sum() * v[0], params=loaded)
+    oracle = bt.Oracle(lambda row: (w * row).sum() * v[0], params=loaded, lanes=1)
     assert [r for r, _ in parts_of(oracle, np.ones((1, 3)), None)[1]] == [range(7, 9), range(3, 7), range(3)]
 
 

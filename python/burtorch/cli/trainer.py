@@ -1,8 +1,8 @@
 """The training loop and its measurements: the loss and the time of every step.
 
 A step is the gradient and the update; drawing the batch is not timed. The loop ends early, without an exception, if
-the user interrupts it, after the current step, or if the loss is not finite. It knows nothing of files or of
-the terminal.
+the user interrupts it or a token is set: the gradient in progress is then dropped, and its batch is the next one again.
+It also ends if the loss is not finite. It knows nothing of files or of the terminal.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING
+
+from burtorch import Stop, StoppedError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -61,13 +63,11 @@ class Course:
 
 
 class CtrlC:
-    """Inside the block, the first Ctrl-C sets ``asked``; the second raises as usual.
+    """Inside the block, the first Ctrl-C sets the token; the second raises as usual. A handler other than Python's own
+    stays."""
 
-    Training therefore ends between two steps, where a checkpoint can be taken. A handler other than Python's own stays.
-    """
-
-    def __init__(self) -> None:
-        self.asked = False
+    def __init__(self, stop: Stop) -> None:
+        self.stop = stop
 
     def __enter__(self) -> CtrlC:
         self._in_place = False
@@ -82,9 +82,9 @@ class CtrlC:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.stop.is_set():
             raise KeyboardInterrupt
-        self.asked = True
+        self.stop.set()
 
 
 def train(
@@ -98,35 +98,42 @@ def train(
     seconds: float | None = None,
     watch: Callable[[Course], None],
     course: Course | None = None,
+    stop: Stop | None = None,
 ) -> Course:
     """Continues ``course`` up to ``steps`` steps, the last 30 % at the final rate; calls ``watch`` after each.
-    The step in which ``seconds`` have passed is the last one."""
+    The step in which ``seconds`` have passed is the last one; one in which the token is set is not taken."""
     course = course or Course()
+    stop = Stop() if stop is None else stop
     losses, times = course.losses.append, course.seconds.append
     end = None if seconds is None else perf_counter() + seconds
     final_from = steps - steps * 3 // 10
     try:
-        with CtrlC() as ctrl_c:
+        with CtrlC(stop):
             for step in range(course.n_steps, steps):
+                if stop.is_set():
+                    raise StoppedError
                 course.between_steps = False
-                if step == final_from:
-                    optimizer.lr *= final_lr_fraction
+                before = data.save_state()
                 contexts, targets = data.batch(batch)
                 start = perf_counter()
-                loss, _ = oracle(contexts, targets)
+                try:
+                    loss, _ = oracle(contexts, targets, stop=stop)
+                except StoppedError:
+                    data.load_state(before)
+                    course.between_steps = True
+                    raise
                 losses(loss)
                 if course.diverged:
                     break
+                if step == final_from:
+                    optimizer.lr *= final_lr_fraction
                 optimizer.step()
                 times(perf_counter() - start)
                 course.between_steps = True
                 watch(course)
-                if ctrl_c.asked:
-                    course.interrupted = True
-                    break
                 if end is not None and perf_counter() >= end:
                     break
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, StoppedError):
         course.interrupted = True
     return course
 

@@ -320,6 +320,8 @@ class Method:
         batch: ArrayLike | None = None,
         coin: bool | None = None,
         compression: Sequence[Sequence[float]] | None = None,
+        stop: _core.Stop | None = None,
+        deadline: float | None = None,
     ) -> Record:
         """Take one step and return a record, which costs a pass over the data: for many steps use `run`.
 
@@ -327,10 +329,12 @@ class Method:
             batch: samples (for `FedAvg`, clients) instead of drawn ones.
             coin: whether the rare event happens, instead of a draw.
             compression: for each client, numbers in [0, 1) instead of its compressor's draws.
+            stop, deadline: a token and seconds from now that end it with a StoppedError. It is then not taken, and
+                the next one is the same. The record is made without them.
         """
         gamma, start = self._gammas(1)[0], time.perf_counter()
         try:
-            self._runner.step(gamma, batch, coin, compression)
+            self._runner.step(gamma, batch, coin, compression, stop=stop, deadline=deadline)
         finally:
             self.seconds += time.perf_counter() - start
         return self.record()

@@ -119,6 +119,13 @@ class Distributed(Method):
                 arrays = {**arrays, name: rows.reshape(n, -1)[start:end].ravel()}
         super()._load(arrays, round, cost)
 
+    def step(self, *, stop: _core.Stop | None = None, deadline: float | None = None, **more: Any) -> Record:
+        if self.engine is not None and (stop is not None or deadline is not None):
+            raise ValueError("processes would not end at the same step: step without stop and deadline")
+        return super().step(stop=stop, deadline=deadline, **more)
+
+    step.__doc__ = Method.step.__doc__
+
     def run(
         self, steps: int | None = None, *, seconds: float | None = None, stop: _core.Stop | None = None, **more: Any
     ) -> list[Record]:

@@ -281,7 +281,7 @@ impl<E: LaneFloat> Oracle<E> {
         if pass.is_to_be_kept(&swept) {
             return Ok(pass.n_finished);
         }
-        if !matches!(swept, Ok(Ok(()))) {
+        if must_clear(&swept, watch) {
             params.zero_grad();
         }
         swept.unwrap_or_else(|panic| resume_unwind(panic)).map(|()| pass.n_finished)
@@ -360,6 +360,15 @@ impl<E: LaneFloat> Oracle<E> {
             Total::Mean => sum / n as f64,
             Total::Sum => sum,
         }
+    }
+}
+
+/// Whether the gradient of a pass that ended so is to be set to 0.
+fn must_clear<P>(swept: &std::result::Result<Result<()>, P>, watch: Option<&Watch>) -> bool {
+    match swept {
+        Ok(Ok(())) => false,
+        Ok(Err(Error::Interrupted)) => watch.is_none_or(|watch| !watch.leaves),
+        _ => true,
     }
 }
 

@@ -8,7 +8,7 @@ use super::batch::Batch;
 use super::lanes::{LaneFloat, LaneModel, Pass};
 use super::sink::{Asked, Sink};
 use super::team::Chunks;
-use super::{Interrupted, Oracle, check};
+use super::{Interrupted, Oracle, check, must_clear};
 use crate::error::Result;
 use crate::params::overrides::Sum;
 use crate::params::{Parameters, WantedSet};
@@ -66,7 +66,7 @@ impl<E: LaneFloat> Oracle<E> {
         if pass.is_to_be_kept(&swept) {
             return Ok(pass.n_finished);
         }
-        if !matches!(swept, Ok(Ok(()))) {
+        if must_clear(&swept, watch) {
             out.fill(E::lit(0.0));
         }
         swept.unwrap_or_else(|panic| resume_unwind(panic)).map(|()| pass.n_finished)

@@ -74,7 +74,7 @@ impl<E: LaneFloat> Oracle<E> {
         let mut sum = 0.0;
         let each = &mut |_, loss: E| sum += loss.to_f64();
         let at_once = n <= width && n <= at_once && <M as Model<E>>::reads_once(model);
-        let watch = stop.map(|stop| Watch { stop: stop.clone(), ends_sweeps: !at_once, ends_all: false });
+        let watch = stop.map(|stop| Watch { stop: stop.clone(), ends_sweeps: !at_once, ends_all: false, leaves: true });
         if at_once {
             check(model, params, batch)?;
             let watch = watch.as_ref();

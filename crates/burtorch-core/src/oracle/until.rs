@@ -21,6 +21,9 @@ pub struct Until<'a> {
     /// The probability that a sample finishes, above 0 and at most 1, if what is kept is divided by it: each sample that
     /// finished then counts as in the whole batch, times its inverse. Without, the mean is that of what has finished.
     pub probability: Option<f64>,
+    /// Whether the gradient is unspecified after a pass that ends early and keeps nothing, rather than 0: setting a million
+    /// numbers to 0 takes 40 to 180 microseconds, for which the caller of such a pass waits.
+    pub leaves: bool,
 }
 
 /// What a pass has finished.
@@ -46,7 +49,7 @@ impl<E: LaneFloat> Oracle<E> {
     /// let model = Mlp::new(&mut params, &[2, 8, 1], true, Activation::Tanh, None).unwrap();
     /// let batch = Batch::new(Input::Numbers(&[0.5, 1.0]), Label::Numbers(&[1.0]), 1).unwrap();
     /// let stop = Stop::new();
-    /// let until = Until { stop: &stop, keeps: true, probability: None };
+    /// let until = Until { stop: &stop, keeps: true, probability: None, leaves: false };
     /// let mut oracle = Oracle::new();
     /// let mut pass = || oracle.gradient_until(&model, &mut params, batch, None, Overrides::default(), until, None);
     /// assert_eq!(pass().unwrap().n, 1);
@@ -69,7 +72,8 @@ impl<E: LaneFloat> Oracle<E> {
             let (expected, found) = ("above 0 and at most 1".into(), p.to_string());
             return Err(Error::BadArgument { what: "the probability of finishing", expected, found });
         }
-        let watch = Watch { stop: until.stop.clone(), ends_sweeps: !until.keeps, ends_all: false };
+        let watch =
+            Watch { stop: until.stop.clone(), ends_sweeps: !until.keeps, ends_all: false, leaves: until.leaves };
         let mut losses = Vec::new();
         losses
             .try_reserve_exact(batch.len())

@@ -69,7 +69,7 @@ impl Stop {
     /// assert!(!Stop::ends_work());
     /// ```
     pub fn watched<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
-        let watch = Watch { stop: self.clone(), ends_sweeps: true, ends_all: true };
+        let watch = Watch { stop: self.clone(), ends_sweeps: true, ends_all: true, leaves: false };
         let (done, has_ended) = watching(Some(&watch), || (work(), has_ended()));
         if has_ended { Err(Error::Interrupted) } else { Ok(done) }
     }
@@ -93,6 +93,8 @@ pub(crate) struct Watch {
     pub(crate) ends_sweeps: bool,
     /// Whether all interruptible work ends, or only oracles, which keep partial results.
     pub(crate) ends_all: bool,
+    /// Whether what an oracle has written stays as it is when it ends.
+    pub(crate) leaves: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

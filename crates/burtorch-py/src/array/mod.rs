@@ -15,6 +15,7 @@ mod numpy;
 mod of_graph;
 pub mod operands;
 pub mod operators;
+pub mod parts;
 pub mod run;
 pub mod trace;
 pub mod trial;

@@ -58,10 +58,13 @@ pub struct Read<'a> {
     pub numbers: &'a [Py<PyParameter>],
 }
 
+/// Converted numbers of all arguments of a program.
+pub struct Rooms<E>(Vec<Room<E>>);
+
 /// A plan and its buffers.
 pub struct Runner<E> {
     plan: Plan<E>,
-    rooms: Vec<Room<E>>,
+    rooms: Rooms<E>,
 }
 
 /// A plan of either float type.
@@ -91,20 +94,51 @@ fn wrong_dtype(params: &PyParameters, dtype: DType) -> PyErr {
 
 impl<E: Number> Runner<E> {
     fn new(program: &ArrayProgram) -> burtorch_core::Result<Self> {
-        let plan = Plan::new(program)?;
-        let rooms = program.inputs().iter().map(|_| Room {
-            floats: Vec::new(),
-            ints: Vec::new(),
-            masks: Vec::new(),
-            starts: Vec::new(),
-        });
-        Ok(Runner { plan, rooms: rooms.collect() })
+        Ok(Runner { plan: Plan::new(program)?, rooms: Rooms::new(program) })
     }
 
     fn run(&mut self, py: Python<'_>, given: &[Given<'_>], read: Read<'_>) -> PyResult<()> {
+        let Runner { plan, rooms } = self;
+        rooms.filled(py, given, read, |arguments, parameters| asked(|| plan.run(arguments, parameters)).or_raise(py))
+    }
+
+    fn result<'py>(&self, py: Python<'py>, k: usize, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
+        let Some(ty) = self.plan.outputs().nth(k) else { return Ok(py.None().into_bound(py)) };
+        if ty.element == Element::Int {
+            let numbers = self.plan.ints(k).or_raise(py)?;
+            return match (ty.dims.rank(), numbers) {
+                (0, [x]) => Ok(x.into_pyobject(py)?.into_any()),
+                _ => of_integers(py, &ty.dims, numbers),
+            };
+        }
+        let numbers = self.plan.floats(k).or_raise(py)?;
+        match (ty.dims.rank(), numbers, ty.element) {
+            (0, [x], Element::Mask) => Ok((x.to_f64() != 0.0).into_pyobject(py)?.to_owned().into_any()),
+            (0, [x], _) => Ok(x.to_f64().into_pyobject(py)?.into_any()),
+            (_, _, Element::Mask) => copied(py, &ty.dims, Kind::F64, numbers)?.call_method1("astype", ("bool",)),
+            _ => copied(py, &ty.dims, kind, numbers),
+        }
+    }
+}
+
+impl<E: Number> Rooms<E> {
+    /// For the inputs of a program.
+    pub fn new(program: &ArrayProgram) -> Self {
+        let room = |_| Room { floats: Vec::new(), ints: Vec::new(), masks: Vec::new(), starts: Vec::new() };
+        Rooms(program.inputs().iter().map(room).collect())
+    }
+
+    /// Runs a plan on these arguments and on the current values of its other inputs.
+    pub fn filled<T>(
+        &mut self,
+        py: Python<'_>,
+        given: &[Given<'_>],
+        read: Read<'_>,
+        run: impl FnOnce(&[Argument<'_, E>], &[&[E]]) -> PyResult<T>,
+    ) -> PyResult<T> {
         let Read { sets, numbers } = read;
         let numbers: Vec<_> = numbers.iter().map(|number| Given::Number(number.get().number())).collect();
-        for (room, given) in self.rooms.iter_mut().zip(given.iter().chain(&numbers)) {
+        for (room, given) in self.0.iter_mut().zip(given.iter().chain(&numbers)) {
             room.fill(given)?;
         }
         let read = sets.iter().map(|set| set.get().look(py)).collect::<PyResult<Vec<_>>>()?;
@@ -119,8 +153,8 @@ impl<E: Number> Runner<E> {
             }
         }
         let mut tensors = tensors.iter();
-        let mut arguments = Vec::with_capacity(self.rooms.len());
-        for (room, given) in self.rooms.iter().zip(given.iter().chain(&numbers)) {
+        let mut arguments = Vec::with_capacity(self.0.len());
+        for (room, given) in self.0.iter().zip(given.iter().chain(&numbers)) {
             arguments.push(match given {
                 Given::Tensor(_, start, ty) => {
                     let Some((params, read)) = tensors.next() else { continue };
@@ -150,26 +184,7 @@ impl<E: Number> Runner<E> {
                 Given::Traced(_) => return Err(error_here(py, "an Array of a trace has no numbers")),
             });
         }
-        let plan = &mut self.plan;
-        asked(|| plan.run(&arguments, &parameters)).or_raise(py)
-    }
-
-    fn result<'py>(&self, py: Python<'py>, k: usize, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
-        let Some(ty) = self.plan.outputs().nth(k) else { return Ok(py.None().into_bound(py)) };
-        if ty.element == Element::Int {
-            let numbers = self.plan.ints(k).or_raise(py)?;
-            return match (ty.dims.rank(), numbers) {
-                (0, [x]) => Ok(x.into_pyobject(py)?.into_any()),
-                _ => of_integers(py, &ty.dims, numbers),
-            };
-        }
-        let numbers = self.plan.floats(k).or_raise(py)?;
-        match (ty.dims.rank(), numbers, ty.element) {
-            (0, [x], Element::Mask) => Ok((x.to_f64() != 0.0).into_pyobject(py)?.to_owned().into_any()),
-            (0, [x], _) => Ok(x.to_f64().into_pyobject(py)?.into_any()),
-            (_, _, Element::Mask) => copied(py, &ty.dims, Kind::F64, numbers)?.call_method1("astype", ("bool",)),
-            _ => copied(py, &ty.dims, kind, numbers),
-        }
+        run(&arguments, &parameters)
     }
 }
 

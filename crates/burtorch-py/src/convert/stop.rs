@@ -89,9 +89,13 @@ pub fn begin_unless(py: Python<'_>, stop: Option<&Bound<'_, PyStop>>) -> PyResul
 
 /// Runs a call with `stop=` and `deadline=`, unless it is stopped before it starts.
 pub fn until<T>(py: Python<'_>, stop: Option<Stop>, work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    if stop.as_ref().is_some_and(Stop::is_set) { Err(stopped(py)) } else { within(py, stop, work) }
+}
+
+/// The same, but it always starts: a call that clears what it would have overwritten does so itself when it is stopped.
+pub fn within<T>(py: Python<'_>, stop: Option<Stop>, work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     match stop {
         None => work(),
-        Some(stop) if stop.is_set() => Err(stopped(py)),
         Some(stop) => stop.watched(work).unwrap_or_else(|_| Err(stopped(py))),
     }
 }

@@ -13,6 +13,7 @@ use crate::convert::arrays::{Array, Kind, filled};
 use crate::convert::errors::to_python;
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
 use crate::convert::signals::asked;
+use crate::convert::stop::{PyStop, until, watched};
 
 /// f(x) = (1/n) sum f_i(x): values and gradients of chosen samples.
 ///
@@ -252,41 +253,48 @@ impl PyFiniteSum {
         filled(py, &[squares.len()], Kind::F64, &squares).map(Some)
     }
 
-    /// The gradient of each of the samples (default: all) at x, one row of a new array each.
-    #[pyo3(signature = (x, samples=None))]
+    /// The gradient of each of the samples (default: all) at x, one row of a new array each. `stop=` and `deadline=` as in `grad`.
+    #[pyo3(signature = (x, samples=None, *, stop=None, deadline=None))]
     fn gradients<'py>(
         &self,
         x: &Bound<'py, PyAny>,
         samples: Option<&Bound<'py, PyAny>>,
+        stop: Option<&Bound<'_, PyStop>>,
+        deadline: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, chosen, d) = (x.py(), self.chosen(samples)?, self.sum.d());
         let x = self.point(x, "x")?;
         let mut all = vec![0.0; chosen.len() * d];
-        self.detached(py, || {
+        let work = || {
             let mut workspace = Workspace::default();
             chosen.iter().zip(all.chunks_exact_mut(d)).try_for_each(|(i, row)| {
                 self.sum.grad(&x, None, Samples::mean(std::slice::from_ref(i)), 1, &mut workspace, row)
             })
-        })?;
+        };
+        until(py, watched(stop, deadline)?, || self.detached(py, work))?;
         filled(py, &[chosen.len(), d], Kind::F64, &all)
     }
 
-    /// The mean value of samples (default: all) at x; with weights, the weighted sum.
-    #[pyo3(signature = (x, samples=None, *, weights=None, threads=None))]
+    /// The mean value of samples (default: all) at x; with weights, the weighted sum. `stop=` and `deadline=` as in `grad`.
+    #[pyo3(signature = (x, samples=None, *, weights=None, threads=None, stop=None, deadline=None))]
+    #[allow(clippy::too_many_arguments, reason = "one for each keyword of Python")]
     fn loss(
         &self,
         x: &Bound<'_, PyAny>,
         samples: Option<&Bound<'_, PyAny>>,
         weights: Option<&Bound<'_, PyAny>>,
         threads: Option<Count>,
+        stop: Option<&Bound<'_, PyStop>>,
+        deadline: Option<f64>,
     ) -> PyResult<f64> {
         let threads = self.threads(threads)?;
         let (x_numbers, chosen) = (self.point(x, "x")?, self.chosen(samples)?);
         let weights = weights_of(weights, chosen.len())?;
-        self.detached(x.py(), || {
+        let work = || {
             let samples = samples_of(&chosen, weights.as_deref(), 1.0);
             self.sum.loss(&x_numbers, samples, threads, &mut Workspace::default())
-        })
+        };
+        until(x.py(), watched(stop, deadline)?, || self.detached(x.py(), work))
     }
 
     /// The gradient of `loss`, as a new array or in `out`.
@@ -300,6 +308,7 @@ impl PyFiniteSum {
     ///     out: an array of d floats to write to.
     ///     accumulate: whether to add to `out` instead.
     ///     threads: the result is the same for any number.
+    ///     stop, deadline: a token and seconds from now that end the call with a StoppedError; `out` is unchanged then.
     ///
     /// Raises:
     ///     ValueError: lengths that do not fit; IndexError: a sample that does not exist.
@@ -309,7 +318,8 @@ impl PyFiniteSum {
     ///     >>> f = bt.opt.least_squares([[1.0, 0.0], [0.0, 2.0]], [1.0, 4.0])
     ///     >>> f.grad([0.0, 0.0]), f.grad([1.0, 1.0], [1], minus=[0.0, 0.0])
     ///     (array([-0.5, -4. ]), array([0., 4.]))
-    #[pyo3(signature = (x, samples=None, *, minus=None, weights=None, scale=1.0, out=None, accumulate=false, threads=None))]
+    #[pyo3(signature = (x, samples=None, *, minus=None, weights=None, scale=1.0, out=None, accumulate=false, threads=None,
+                        stop=None, deadline=None))]
     #[allow(clippy::too_many_arguments, reason = "one for each keyword of Python")]
     fn grad<'py>(
         &self,
@@ -321,6 +331,8 @@ impl PyFiniteSum {
         out: Option<&Bound<'py, PyAny>>,
         accumulate: bool,
         threads: Option<Count>,
+        stop: Option<&Bound<'_, PyStop>>,
+        deadline: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, threads) = (x.py(), self.threads(threads)?);
         let (x, chosen) = (self.point(x, "x")?, self.chosen(samples)?);
@@ -334,10 +346,11 @@ impl PyFiniteSum {
             Some(to) if accumulate => to.floats(),
             _ => vec![0.0; x.len()],
         };
-        self.detached(py, || {
+        let work = || {
             let samples = samples_of(&chosen, weights.as_deref(), scale);
             self.sum.grad(&x, minus.as_deref(), samples, threads, &mut Workspace::default(), &mut g)
-        })?;
+        };
+        until(py, watched(stop, deadline)?, || self.detached(py, work))?;
         match (out, to) {
             (Some(out), Some(to)) => {
                 to.write(g.into_iter());

@@ -19,7 +19,7 @@ use crate::convert::arrays::{Kind, filled, of_integers};
 use crate::convert::errors::IntoPython;
 use crate::convert::exclusive::Guarded;
 use crate::convert::gc::collected;
-use crate::convert::stop::{PyStop, watched};
+use crate::convert::stop::{PyStop, until, watched};
 
 /// A method and its iterate. `burtorch.opt` has a class for each method, which wraps this one.
 #[pyclass(frozen, name = "Runner", module = "burtorch._core")]
@@ -107,8 +107,9 @@ impl PyRunner {
         Ok(PyRunner { problem: problem.clone().unbind(), exchange, runner })
     }
 
-    /// One step of this size; given numbers replace random draws, and missing clients are left out of the cohort.
-    #[pyo3(signature = (step, batch=None, coin=None, compression=None, missing=None))]
+    /// One step of this size, with the given numbers in place of draws, without the clients missing from a cohort, unless a token
+    /// is set or the time is over.
+    #[pyo3(signature = (step, batch=None, coin=None, compression=None, missing=None, stop=None, deadline=None))]
     #[allow(clippy::too_many_arguments, reason = "one for each choice")]
     fn step(
         &self,
@@ -118,13 +119,16 @@ impl PyRunner {
         coin: Option<bool>,
         compression: Option<Vec<Vec<f64>>>,
         missing: Option<Vec<u32>>,
+        stop: Option<&Bound<'_, PyStop>>,
+        deadline: Option<f64>,
     ) -> PyResult<()> {
         let batch = batch.map(|batch| indices(batch, "batch")).transpose()?;
-        self.with(py, |runner| {
+        let work = |runner: &mut Runner| {
             let missing = missing.as_deref().unwrap_or_default();
             let choices = Choices { batch: batch.as_deref(), coin, compression: compression.as_deref(), missing };
             runner.step(step, choices)
-        })
+        };
+        until(py, watched(stop, deadline)?, || self.with(py, work))
     }
 
     /// Steps of these sizes, the last of which is repeated, until a limit is reached; returns the number taken. A step

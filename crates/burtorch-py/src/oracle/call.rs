@@ -5,10 +5,9 @@ use burtorch_core::oracle::Until;
 use burtorch_core::sync::Stop;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
 
-use super::engine::{Want, WantRandom, WantSample, WantUntil};
-use super::{PyOracle, begin};
+use super::PyOracle;
+use super::engine::{Want, WantRandom, WantUntil};
 use crate::compress::{AnyLargest, PyCompressor, PyDraw, PyMessage};
 use crate::convert::arguments::Count;
 use crate::convert::arrays::Array;
@@ -21,6 +20,7 @@ use crate::params::{PySubset, zeros};
 pub enum OnStop {
     Raise,
     Discard,
+    Leave,
     Partial,
 }
 
@@ -29,9 +29,10 @@ impl OnStop {
         match name {
             "raise" => Ok(OnStop::Raise),
             "discard" => Ok(OnStop::Discard),
+            "leave" => Ok(OnStop::Leave),
             "partial" => Ok(OnStop::Partial),
             found => Err(PyValueError::new_err(format!(
-                "on_stop must be \"raise\", \"discard\" or \"partial\", found {found:?}"
+                "on_stop must be \"raise\", \"discard\", \"leave\" or \"partial\", found {found:?}"
             ))),
         }
     }
@@ -100,12 +101,12 @@ impl PyOracle {
             wanted: subset.as_ref().map(|subset| subset.get().set()),
             at,
             out: self.memory_of(out.as_ref(), "out")?,
-            until: Until { stop, keeps: on_stop == OnStop::Partial, probability },
+            until: Until { stop, keeps: on_stop == OnStop::Partial, probability, leaves: on_stop == OnStop::Leave },
             n: &mut n,
         };
         let loss = self.run(py, x, y, Want::Until(want))?;
         match (n, on_stop) {
-            (None, OnStop::Discard) => Ok(py.None().into_bound(py)),
+            (None, OnStop::Discard | OnStop::Leave) => Ok(py.None().into_bound(py)),
             (None, _) => Err(derived(
                 py,
                 "StoppedError",
@@ -141,43 +142,6 @@ impl PyOracle {
         };
         let loss = self.run(py, x, y, Want::Random(want))?;
         Ok((loss, self.written_to(py, out)?, variance).into_pyobject(py)?.into_any())
-    }
-
-    /// The compressed gradient of each sample.
-    pub(super) fn compressed_samples<'py>(
-        &self,
-        py: Python<'py>,
-        x: &Bound<'py, PyAny>,
-        y: &Bound<'py, PyAny>,
-        (compressor, draw): (&PyCompressor, Option<&Bound<'py, PyDraw>>),
-    ) -> PyResult<Bound<'py, PyAny>> {
-        crate::convert::refusals::refuse_reading("the gradients of an oracle")?;
-        let none = PyDraw::none();
-        let (client, draw) = compressor.settings(draw, None, None, &none)?;
-        let (dtype, d) = (self.params.get().dtype_of(), self.params.bind(py).len()?);
-        let mut all = None;
-        let messages = PyList::empty(py);
-        self.engine.with(py, |engine| {
-            for k in 0..begin(engine.as_mut(), x, y)? {
-                crate::convert::entry::check_signals(py)?;
-                let message = Bound::new(py, PyMessage::new())?;
-                let draw = draw.of_sample(k);
-                let mut draws = draw.sequence(py)?;
-                if let Some(mut largest) = AnyLargest::of(compressor.compressor(), dtype, d).or_raise(py)? {
-                    engine.sample(py, k, WantSample::Largest(&mut largest))?;
-                    message.get().fill_largest(py, largest, compressor.compressor(), &mut draws)?;
-                } else {
-                    let all = match &all {
-                        Some(all) => all,
-                        None => all.insert(zeros(py, dtype, d)?),
-                    };
-                    engine.sample(py, k, WantSample::Gradient(self.memory_of(Some(all), "a gradient")?))?;
-                    message.get().fill(py, &Array::converted(all)?, compressor.compressor(), &mut draws, client)?;
-                }
-                messages.append(message)?;
-            }
-            Ok(messages.into_any())
-        })?
     }
 
     /// The loss of a batch and its compressed gradient; if the sent coordinates are known before, only those are computed.

@@ -8,30 +8,29 @@
 use std::ops;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use burtorch_core::erased::{AnyNumber, AnyNumbersMut, ErasedGraph, GradientTarget, Room, ScalarType, Seed};
-use burtorch_core::memory::filled;
+use burtorch_core::erased::{AnyNumber, AnyNumbersMut, GradientTarget, Room, ScalarType, Seed};
 use burtorch_core::oracle::{OracleMemory, Until};
 use burtorch_core::sync::Stop;
-use burtorch_core::{DType, Error, Lanes, NodeId, SweepOptions, Total};
+use burtorch_core::{DType, Error, Lanes, SweepOptions, Total};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use super::engine::{Engine, Want, WantSample, WantStream, WantUntil};
+use super::engine::{Engine, Want, WantSample, WantUntil};
 use super::kernel_parameters::{KernelParameters, in_params};
+use super::parts::largest_of;
 use super::traced::{Traced, with_signs};
 use crate::compress::AnyLargest;
-use crate::convert::buffer::{CallerMemory, FlatArray, read_either, type_name};
+use crate::convert::buffer::{CallerMemory, read_either, type_name};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::stop::stopped;
-use crate::convert::threads::detached;
 use crate::graph::cell::AnyGraph;
 use crate::graph::parameters::with_gradients_of;
 use crate::graph::{PyGraph, enter, leave};
 use crate::node::blocks::PyTokenIds;
 use crate::node::of_graph::node_of;
 use crate::node::vector::{PyVector, wrap};
-use crate::params::{AnyParameters, PyParameters, mismatch, with_params, zeros};
+use crate::params::{PyParameters, with_params, zeros};
 use crate::trace::batches::Of;
 
 /// A callable and the graphs it builds on, one for each number of lanes that was needed.
@@ -118,7 +117,7 @@ impl Side {
 }
 
 /// The task of a pass over samples besides computing the losses.
-enum Pass<'a> {
+pub(super) enum Pass<'a> {
     /// Nothing.
     Losses,
     /// Overwrite the gradients, or this memory, with those of a multiple of the sum of the losses.
@@ -142,7 +141,7 @@ impl CallableEngine {
         Ok(CallableEngine { call: call.clone().unbind(), params, lanes, total, graphs, batch: None, traced })
     }
 
-    fn in_params<R>(
+    pub(super) fn in_params<R>(
         &self,
         py: Python<'_>,
         f: impl FnOnce(&mut dyn KernelParameters) -> burtorch_core::Result<R>,
@@ -150,16 +149,22 @@ impl CallableEngine {
         in_params(&self.params, py, f)
     }
 
-    /// Writes a point to the values; returns the earlier ones.
-    fn exchange(&self, py: Python<'_>, point: CallerMemory) -> PyResult<Vec<f64>> {
-        self.in_params(py, |params| params.exchange(&point))
-    }
-
-    fn put_back(&self, py: Python<'_>, before: Vec<f64>) -> PyResult<()> {
-        self.in_params(py, |params| {
-            params.put_back(&before);
-            Ok(())
-        })
+    /// Computes at a point, if one is given, and restores the values.
+    pub(super) fn at_point<T>(
+        &mut self,
+        py: Python<'_>,
+        at: Option<CallerMemory>,
+        compute: impl FnOnce(&mut Self) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let before = at.map(|point| self.in_params(py, |params| params.exchange(&point))).transpose()?;
+        let done = catch_unwind(AssertUnwindSafe(|| compute(self)));
+        if let Some(before) = before {
+            self.in_params(py, |params| {
+                params.put_back(&before);
+                Ok(())
+            })?;
+        }
+        done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     fn reduce(&self, losses: &[f64]) -> f64 {
@@ -188,7 +193,7 @@ impl CallableEngine {
     }
 
     /// The loss of the batch, and its gradient, by a program or in lanes.
-    fn gradient(&mut self, py: Python<'_>, mut out: Option<CallerMemory>) -> PyResult<f64> {
+    pub(super) fn gradient(&mut self, py: Python<'_>, mut out: Option<CallerMemory>) -> PyResult<f64> {
         match self.traced_gradient(py, out.as_mut()) {
             Ok(Some(loss)) => return Ok(loss),
             Ok(None) => {}
@@ -266,40 +271,11 @@ impl CallableEngine {
                 self.in_params(py, |params| params.take_some(wanted, &all, &mut out))?;
                 Ok(loss)
             }
-            Want::Stream(WantStream { at, out, keeps, take }) => {
-                let dtype = self.params.get().dtype_of();
-                let tensors =
-                    |any: &mut AnyParameters| with_params!(any, p => p.tensors_downwards().collect::<Vec<_>>());
-                let ranges = self.params.get().with(py, tensors)?;
-                // A receiver of a part on another thread needs the GIL.
-                let mut pass_on = |range, copy| detached(py, || take(range, copy));
-                if keeps {
-                    let loss = self.computed(py, Want::Gradient(at, out, false))?;
-                    ranges.into_iter().all(|range| pass_on(range, None));
-                    return Ok(loss);
-                }
-                let all = zeros(py, dtype, ranges.first().map_or(0, |last| last.end))?;
-                let memory = || CallerMemory::of(&all, dtype, "the gradient");
-                let loss = self.computed(py, Want::Gradient(at, Some(memory()?), false))?;
-                let all = memory()?;
-                let copied = |range: ops::Range<usize>| match dtype {
-                    DType::Float32 => FlatArray::copied::<f32>(&all.slice()[range]),
-                    _ => FlatArray::copied::<f64>(&all.slice()[range]),
-                };
-                ranges.into_iter().all(|range| pass_on(range.clone(), Some(copied(range))));
-                Ok(loss)
-            }
-            Want::Largest(at, largest) => {
-                self.largest(py, largest, |engine, out| engine.computed(py, Want::Gradient(at, Some(out), false)))
-            }
+            Want::Stream(want) => self.streamed(py, want),
+            Want::Largest(at, largest) => self.largest(py, at, largest),
             Want::Gradient(at, out, _) => {
                 self.in_params(py, |params| params.check(at.as_ref(), out.as_ref()))?;
-                let before = at.map(|at| self.exchange(py, at)).transpose()?;
-                let loss = catch_unwind(AssertUnwindSafe(|| self.gradient(py, out)));
-                if let Some(before) = before {
-                    self.put_back(py, before)?;
-                }
-                loss.unwrap_or_else(|panic| resume_unwind(panic))
+                self.at_point(py, at, |engine| engine.gradient(py, out))
             }
             Want::Step(lr, stop) => {
                 if !(lr.is_finite() && lr >= 0.0) {
@@ -309,7 +285,7 @@ impl CallableEngine {
                 let loss = match stop {
                     None => self.gradient(py, None)?,
                     Some((stop, has_stopped)) => {
-                        let (until, mut n) = (Until { stop, keeps: false, probability: None }, None);
+                        let (until, mut n) = (Until { stop, keeps: false, probability: None, leaves: true }, None);
                         let loss = self.until(py, WantUntil { wanted: None, at: None, out: None, until, n: &mut n })?;
                         *has_stopped = n.is_none();
                         if *has_stopped {
@@ -362,7 +338,9 @@ impl CallableEngine {
             false => until.stop.watched(|| self.computed(py, gradient)),
         };
         let Ok(done) = done else {
-            self.zero(py, &mut Pass::Gradient(1.0, out))?;
+            if !until.leaves {
+                self.zero(py, &mut Pass::Gradient(1.0, out))?;
+            }
             // It ended early but did not fail: the callable stays a program.
             self.traced.end(false);
             *n = until.keeps.then_some(0);
@@ -377,28 +355,8 @@ impl CallableEngine {
         Ok(loss)
     }
 
-    /// Takes the largest numbers of the gradient that `compute` writes; its loss.
-    fn largest(
-        &mut self,
-        py: Python<'_>,
-        largest: &mut AnyLargest,
-        compute: impl FnOnce(&mut Self, CallerMemory) -> PyResult<f64>,
-    ) -> PyResult<f64> {
-        let dtype = self.params.get().dtype_of();
-        let n = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
-        let all = zeros(py, dtype, n)?;
-        let memory = || CallerMemory::of(&all, dtype, "the gradient");
-        let loss = compute(self, memory()?)?;
-        match largest {
-            AnyLargest::F32(largest) => largest.take(0, memory()?.slice()),
-            AnyLargest::F64(largest) => largest.take(0, memory()?.slice()),
-        }
-        .or_raise(py)?;
-        Ok(loss)
-    }
-
     /// Sets the gradient that the pass would have overwritten to 0.
-    fn zero(&self, py: Python<'_>, pass: &mut Pass<'_>) -> PyResult<()> {
+    pub(super) fn zero(&self, py: Python<'_>, pass: &mut Pass<'_>) -> PyResult<()> {
         let Pass::Gradient(_, out) = pass else {
             return Ok(());
         };
@@ -520,46 +478,6 @@ impl CallableEngine {
         *slot = Some(graph.clone().unbind());
         Ok(graph)
     }
-}
-
-/// Takes the largest numbers of a gradient by the Parameters at `place`: from the parts in flight if the graph reads no others and
-/// nothing is frozen, else from the whole gradient.
-fn largest_of(
-    graph: &mut dyn ErasedGraph,
-    loss: NodeId,
-    (all, place): (&mut [&mut AnyParameters], usize),
-    largest: &mut AnyLargest,
-) -> burtorch_core::Result<()> {
-    let seed = Seed { adjoint: 1.0, lanes: Some(1) };
-    let mut failed = None;
-    let mut take = |range: ops::Range<usize>, numbers: AnyNumbersMut<'_>| {
-        failed = match (&mut *largest, numbers) {
-            (AnyLargest::F32(largest), AnyNumbersMut::F32(numbers)) => largest.take(range.start, numbers).err(),
-            (AnyLargest::F64(largest), AnyNumbersMut::F64(numbers)) => largest.take(range.start, numbers).err(),
-            _ => Some(mismatch()),
-        };
-        failed.is_none()
-    };
-    let swept = match all {
-        [only] if with_params!(&**only, p => p.frozen().is_empty()) => {
-            graph.sweep_passing_on(loss, seed, only, &mut take)
-        }
-        _ => {
-            let n = with_params!(&*all[place], p => p.len());
-            // One of them stays empty.
-            let is_single = graph.scalar_type().elem == DType::Float32;
-            let mut single = filled(0.0_f32, if is_single { n } else { 0 }, "a gradient")?;
-            let mut double = filled(0.0_f64, if is_single { 0 } else { n }, "a gradient")?;
-            let memory = if is_single { AnyNumbersMut::F32(&mut single) } else { AnyNumbersMut::F64(&mut double) };
-            let target = GradientTarget::Overwritten(place, Some(memory));
-            let swept = graph.sweep(loss, seed, all, target, SweepOptions::default(), None);
-            let memory = if is_single { AnyNumbersMut::F32(&mut single) } else { AnyNumbersMut::F64(&mut double) };
-            swept.map(|()| {
-                take(0..n, memory);
-            })
-        }
-    };
-    failed.map_or(swept, Err)
 }
 
 impl Engine for CallableEngine {

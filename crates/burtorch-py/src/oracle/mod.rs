@@ -8,31 +8,33 @@ mod call;
 mod callable;
 mod engine;
 mod kernel_parameters;
+mod parts;
+mod samples;
 mod stream;
 mod traced;
 
 use burtorch_core::oracle::{Cost, OracleMemory};
 use burtorch_core::sync::Stop;
-use burtorch_core::{DType, Error, Lanes, Total};
+use burtorch_core::{DType, Lanes, Total};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyDict, PyMemoryView, PySlice};
+use pyo3::types::PyDict;
 
 use crate::compress::{PyCompressor, PyDraw};
 use crate::convert::arguments::Count;
 use crate::convert::buffer::type_name;
 use crate::convert::buffer::{CallerMemory, read_numbers};
-use crate::convert::errors::{if_any, to_python};
+use crate::convert::errors::if_any;
 use crate::convert::exclusive::Guarded;
 use crate::convert::gc::collected;
 use crate::convert::numbers::{as_numpy, has_dtype};
-use crate::convert::stop::{PyStop, stopped, watched};
+use crate::convert::stop::{PyStop, stopped, until, watched, within};
 use crate::nn::model_of;
-use crate::params::{PyParameters, PySubset, params_of, with_params};
+use crate::params::{PyParameters, PySubset, params_of};
 use builtin::BuiltinEngine;
 use call::{Asked, OnStop};
 use callable::CallableEngine;
-use engine::{Engine, Loss, Want, WantSample};
+use engine::{Engine, Loss, Want};
 
 /// Loss and gradient of batches, computed a few samples at a time in the memory of at most 64.
 ///
@@ -70,7 +72,7 @@ use engine::{Engine, Loss, Want, WantSample};
 ///
 /// `oracle(x, y, stop=token, deadline=seconds, on_stop=...)` ends when another thread sets the token (`bt.Stop()`) or after that
 /// time, before the next block op or sample, and within large ones. on_stop: "raise" (a StoppedError; the gradient is 0),
-/// "discard" (returns None; the gradient is 0), or "partial": (loss, gradient, n), means over the first n samples, which are
+/// "discard" (returns None; the gradient is 0), "leave" (returns None; the gradient is unspecified), or "partial": (loss, gradient, n), means over the first n samples, which are
 /// complete; a backward pass that has begun is then completed; the samples of a callable's batch finish all or none.
 /// `reweight=p` divides the contribution of the finished samples to the whole batch by the probability that a sample finishes,
 /// for built-in models.
@@ -203,12 +205,13 @@ impl PyOracle {
         if reweight.is_some() && on_stop != OnStop::Partial {
             return Err(PyValueError::new_err("reweight is for on_stop=\"partial\""));
         }
-        let is_plain = stop.is_none() && on_stop == OnStop::Raise && wanted.is_none();
+        let is_plain = on_stop == OnStop::Raise && wanted.is_none();
         if let Some(p) = random_backward {
             if !is_plain || compress.is_some() || client.is_some() || n_clients.is_some() {
-                return Err(PyValueError::new_err("random_backward can be combined only with at, out and draw"));
+                let message = "random_backward can be combined only with at, out, draw, stop and deadline";
+                return Err(PyValueError::new_err(message));
             }
-            return self.at_random(py, asked, (p, draw));
+            return within(py, stop, || self.at_random(py, asked, (p, draw)));
         }
         let Some(compressor) = compress else {
             if draw.is_some() || client.is_some() || n_clients.is_some() {
@@ -223,10 +226,10 @@ impl PyOracle {
             };
         };
         if !is_plain || out.is_some() {
-            let message = "compress can be combined only with at, draw, client and n_clients; a compressor chooses the coordinates itself";
+            let message = "compress can be combined only with at, draw, client, n_clients, stop and deadline; a compressor chooses the coordinates itself";
             return Err(PyValueError::new_err(message));
         }
-        self.compressed(py, asked, compressor.get(), (draw, client, n_clients))
+        until(py, stop, || self.compressed(py, asked, compressor.get(), (draw, client, n_clients)))
     }
 
     /// The gradient of a batch without the loss.
@@ -235,7 +238,10 @@ impl PyOracle {
     /// saves a logarithm, or a sum of squares, per sample, and a tuple per call, which is little: 0 to 2 % of a call for a
     /// character model, whose exponentials the gradient needs as well, 7 % for one sample of a linear model with 9
     /// parameters. The gradient has the same bits.
-    #[pyo3(signature = (contexts, targets=None, at=None, out=None, *, wanted=None))]
+    ///
+    /// `stop=` and `deadline=` end it with a StoppedError, as they end a call; the gradient is 0 then.
+    #[pyo3(signature = (contexts, targets=None, at=None, out=None, *, wanted=None, stop=None, deadline=None))]
+    #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
     fn grad<'py>(
         &self,
         py: Python<'py>,
@@ -244,9 +250,14 @@ impl PyOracle {
         at: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
         wanted: Option<&Bound<'py, PyAny>>,
+        stop: Option<&Bound<'py, PyStop>>,
+        deadline: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let asked = Asked { batch: (contexts, &or_none(py, targets)), at, out, wanted };
-        Ok(self.gradient(py, asked, true)?.1)
+        match watched(stop, deadline)? {
+            Some(stop) => self.until(py, asked, &stop, (OnStop::Raise, None))?.get_item(1),
+            None => Ok(self.gradient(py, asked, true)?.1),
+        }
     }
 
     /// The loss of a batch, with its gradient emitted in parts: `emit(range, gradient)` is called as soon as the gradient of a
@@ -260,6 +271,7 @@ impl PyOracle {
     ///         frozen needs memory only for the parts in flight, not for a gradient.
     ///     on_thread: whether `emit` runs on another thread, so that sending overlaps with computing. The call returns when it
     ///         is done.
+    ///     stop, deadline: a token and seconds that end the pass with a StoppedError; the gradient is 0 then.
     ///
     /// The last layers come first, in the same order for every batch; each parameter comes once, with the bits of the whole
     /// gradient; unused parameters come last. The parts of a batch of several blocks come during the backward pass of its last
@@ -278,7 +290,7 @@ impl PyOracle {
     ///     ([range(12, 13), range(9, 12), range(6, 9), range(0, 6)], True)
     ///     >>> list(parts[range(9, 12)]) == list(oracle.grad(x, y)[9:12])
     ///     True
-    #[pyo3(signature = (contexts, targets, emit, at=None, out=None, *, keep=true, on_thread=false))]
+    #[pyo3(signature = (contexts, targets, emit, at=None, out=None, *, keep=true, on_thread=false, stop=None, deadline=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
     fn stream<'py>(
         &self,
@@ -290,12 +302,14 @@ impl PyOracle {
         out: Option<&Bound<'py, PyAny>>,
         keep: bool,
         on_thread: bool,
+        stop: Option<&Bound<'py, PyStop>>,
+        deadline: Option<f64>,
     ) -> PyResult<f64> {
         if out.is_some() && !keep {
             return Err(PyValueError::new_err("out needs keep=True; otherwise the gradient is not stored"));
         }
         let asked = Asked { batch: (contexts, targets), at, out, wanted: None };
-        self.streamed(py, asked, emit, (keep, on_thread))
+        within(py, watched(stop, deadline)?, || self.streamed(py, asked, emit, (keep, on_thread)))
     }
 
     /// Prepare a set of parameters for `wanted=`: `Parameters.subset` of this oracle's parameters.
@@ -359,7 +373,7 @@ impl PyOracle {
     ///
     /// The gradient is a FlatArray over `params.grads`, overwritten for the next sample; an exception ends the pass. Costs
     /// one forward and one backward pass per sample, and the memory of one gradient. The oracle cannot be used within `visit`
-    /// (BusyError).
+    /// (BusyError). `stop=` and `deadline=` end it with a StoppedError; visited samples were complete.
     ///
     /// Example:
     ///     >>> import burtorch as bt
@@ -369,22 +383,17 @@ impl PyOracle {
     ///     >>> oracle.per_sample([[1.0], [2.0]], [[0.0], [0.0]], lambda k, loss, grad: print(k, loss, list(grad)))
     ///     0 1.0 [2.0]
     ///     1 4.0 [8.0]
+    #[pyo3(signature = (contexts, targets, visit, *, stop=None, deadline=None))]
     fn per_sample(
         &self,
         py: Python<'_>,
         contexts: &Bound<'_, PyAny>,
         targets: &Bound<'_, PyAny>,
         visit: &Bound<'_, PyAny>,
+        stop: Option<&Bound<'_, PyStop>>,
+        deadline: Option<f64>,
     ) -> PyResult<()> {
-        self.engine.with(py, |engine| {
-            for k in 0..begin(engine.as_mut(), contexts, targets)? {
-                // One sample may be too short to check for signals.
-                crate::convert::entry::check_signals(py)?;
-                let loss = engine.sample(py, k, WantSample::Gradient(None))?;
-                visit.call1((k, loss, PyParameters::grads_array(self.params.bind(py))?))?;
-            }
-            Ok(())
-        })?
+        until(py, watched(stop, deadline)?, || self.visited(py, contexts, targets, visit))
     }
 
     /// The gradient of each sample, as the rows of a memoryview of shape (b, n) in the parameters' dtype.
@@ -394,7 +403,7 @@ impl PyOracle {
     /// With `compress=c` a list of b Messages: `c.compress` of each gradient, sample k with the draw of client `draw.client + k`
     /// (given numbers are the same for all). With TopK, with nothing frozen and a built-in model or a callable that reads no other
     /// Parameters, only the parts in flight and b messages are in memory; otherwise the messages and one gradient. `params.grads`
-    /// does not change. PermK is refused: clients share its draw.
+    /// does not change. PermK is refused: clients share its draw. `stop=` and `deadline=` end it with a StoppedError.
     ///
     /// Example:
     ///     >>> import burtorch as bt
@@ -406,7 +415,8 @@ impl PyOracle {
     ///     [[2.0, 4.0], [18.0, 6.0]]
     ///     >>> [m.indices.tolist() for m in oracle.per_sample_grads(x, y, compress=bt.compress.TopK(1))]
     ///     [[1], [0]]
-    #[pyo3(signature = (contexts, targets=None, *, compress=None, draw=None))]
+    #[pyo3(signature = (contexts, targets=None, *, compress=None, draw=None, stop=None, deadline=None))]
+    #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
     fn per_sample_grads<'py>(
         &self,
         py: Python<'py>,
@@ -414,45 +424,33 @@ impl PyOracle {
         targets: Option<&Bound<'py, PyAny>>,
         compress: Option<&Bound<'py, PyCompressor>>,
         draw: Option<&Bound<'py, PyDraw>>,
+        stop: Option<&Bound<'_, PyStop>>,
+        deadline: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(compressor) = compress {
-            return self.compressed_samples(py, contexts, &or_none(py, targets), (compressor.get(), draw));
-        }
-        if draw.is_some() {
-            return Err(PyValueError::new_err("draw is for compress=, a compressor"));
-        }
-        self.engine.with(py, |engine| {
-            let n = begin(engine.as_mut(), contexts, &or_none(py, targets))?;
-            let d = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
-            let (format, size) = if self.params.get().dtype_of() == DType::Float32 { ("f", 4) } else { ("d", 8) };
-            let bytes = n.saturating_mul(d).saturating_mul(size);
-            if bytes > isize::MAX as usize {
-                return Err(to_python(py, Error::OutOfMemory { bytes, what: "the gradients of all samples" }));
+        let targets = &or_none(py, targets);
+        let Some(compressor) = compress else {
+            if draw.is_some() {
+                return Err(PyValueError::new_err("draw is for compress=, a compressor"));
             }
-            // Python's own comes without being written to.
-            let memory = py.get_type::<PyByteArray>().call1((bytes,))?;
-            let memory = PyMemoryView::from(&memory)?;
-            let flat = memory.call_method1("cast", (format,))?;
-            for k in 0..n {
-                crate::convert::entry::check_signals(py)?;
-                let row = flat.get_item(PySlice::new(py, (k * d) as isize, (k * d + d) as isize, 1))?;
-                let row = self.memory_of(Some(&row), "a row")?;
-                engine.sample(py, k, WantSample::Gradient(row))?;
-            }
-            memory.call_method1("cast", (format, (n, d)))
-        })?
+            return until(py, watched(stop, deadline)?, || self.rows_of_samples(py, contexts, targets));
+        };
+        until(py, watched(stop, deadline)?, || self.compressed_samples(py, contexts, targets, (compressor.get(), draw)))
     }
 
-    /// The Euclidean norm of each sample's gradient, without storing more than one of them.
-    #[pyo3(signature = (contexts, targets=None))]
+    /// The Euclidean norm of each sample's gradient, without storing more than one of them. `stop=` and `deadline=` end it with a
+    /// StoppedError.
+    #[pyo3(signature = (contexts, targets=None, *, stop=None, deadline=None))]
     fn per_sample_grad_norms(
         &self,
         py: Python<'_>,
         contexts: &Bound<'_, PyAny>,
         targets: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyStop>>,
+        deadline: Option<f64>,
     ) -> PyResult<Vec<f64>> {
         let mut norms = Vec::new();
-        self.run(py, contexts, &or_none(py, targets), Want::Norms(&mut norms))?;
+        let want = Want::Norms(&mut norms);
+        until(py, watched(stop, deadline)?, || self.run(py, contexts, &or_none(py, targets), want))?;
         Ok(norms)
     }
 
@@ -465,22 +463,33 @@ impl PyOracle {
         }
     }
 
-    /// The loss of a batch. Gradients do not change. Costs one forward pass per sample.
-    #[pyo3(signature = (contexts, targets=None))]
-    fn loss(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: Option<&Bound<'_, PyAny>>) -> PyResult<f64> {
-        self.run(py, contexts, &or_none(py, targets), Want::Loss)
+    /// The loss of a batch. Gradients do not change. Costs one forward pass per sample. `stop=` and `deadline=` end it with a
+    /// StoppedError.
+    #[pyo3(signature = (contexts, targets=None, *, stop=None, deadline=None))]
+    fn loss(
+        &self,
+        py: Python<'_>,
+        contexts: &Bound<'_, PyAny>,
+        targets: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyStop>>,
+        deadline: Option<f64>,
+    ) -> PyResult<f64> {
+        until(py, watched(stop, deadline)?, || self.run(py, contexts, &or_none(py, targets), Want::Loss))
     }
 
-    /// The loss of each sample of a batch. Gradients do not change.
-    #[pyo3(signature = (contexts, targets=None))]
+    /// The loss of each sample of a batch. Gradients do not change. `stop=` and `deadline=` end it with a StoppedError.
+    #[pyo3(signature = (contexts, targets=None, *, stop=None, deadline=None))]
     fn losses(
         &self,
         py: Python<'_>,
         contexts: &Bound<'_, PyAny>,
         targets: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyStop>>,
+        deadline: Option<f64>,
     ) -> PyResult<Vec<f64>> {
         let mut losses = Vec::new();
-        self.run(py, contexts, &or_none(py, targets), Want::Losses(&mut losses))?;
+        let want = Want::Losses(&mut losses);
+        until(py, watched(stop, deadline)?, || self.run(py, contexts, &or_none(py, targets), want))?;
         Ok(losses)
     }
 

@@ -3,8 +3,11 @@
 //! Promises: a callable that cannot be traced with Arrays, or fails there, runs sample by sample, which gives the error message;
 //! one that works only so is not traced again. Arrays are read in place. Does not know lanes.
 
+use std::ops::Range;
+
 use burtorch_core::Total;
 use burtorch_core::array::OverRows;
+use burtorch_core::sync::Stop;
 use pyo3::exceptions::{PyException, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyList, PyMemoryView, PyTuple};
@@ -12,13 +15,15 @@ use pyo3::types::{PyByteArray, PyList, PyMemoryView, PyTuple};
 use super::callable::{CallableEngine, Side};
 use super::kernel_parameters::in_params;
 use crate::array::arguments::is_sparse;
+use crate::array::parts::TakeFloats;
 use crate::array::run::Number;
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::buffer::CallerMemory;
 use crate::convert::errors::{derived, if_any};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::quietly;
-use crate::params::PyParameters;
+use crate::params::{PyParameters, with_params};
+use crate::trace::array_calls::Running;
 use crate::trace::array_path::ArrayPath;
 use crate::trace::batches::{Batches, Of};
 
@@ -117,8 +122,19 @@ impl Traced {
         of: Of,
         take: &mut dyn FnMut(&ArrayPath) -> PyResult<T>,
     ) -> PyResult<Option<T>> {
+        self.attempt_by(py, of, &mut |path, given| path.run(py, given), take)
+    }
+
+    /// The same with another way to run the program.
+    fn attempt_by<T>(
+        &mut self,
+        py: Python<'_>,
+        of: Of,
+        by: Running<'_>,
+        take: &mut dyn FnMut(&ArrayPath) -> PyResult<T>,
+    ) -> PyResult<Option<T>> {
         let (Some(batches), Some([x, y])) = (&self.batches, &self.given) else { return Ok(None) };
-        match batches.call(of, [x.bind(py), y.bind(py)], take) {
+        match batches.call_by(of, [x.bind(py), y.bind(py)], by, take) {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.is_instance_of::<PyMemoryError>(py) || !error.is_instance_of::<PyException>(py) => {
                 Err(error)
@@ -203,6 +219,43 @@ impl CallableEngine {
             need_only(params, path, py)?;
             in_params(params, py, |params| params.write(path, out.as_deref_mut()))
         })
+    }
+
+    /// The loss of the batch, with its gradient passed on while it is computed, and then the ranges that it has; `None` if the
+    /// callable has no program that can, or something is frozen.
+    pub(super) fn traced_parts(
+        &mut self,
+        py: Python<'_>,
+        take: &mut TakeFloats<'_>,
+    ) -> PyResult<Option<(f64, Vec<Range<usize>>)>> {
+        let params = &self.params;
+        if params.get().with(py, |params| with_params!(params, p => !p.frozen().is_empty()))? {
+            return Ok(None);
+        }
+        let (mut loss, mut has_begun) = (None, false);
+        let ran = self.traced.attempt_by(
+            py,
+            Of::Gradient,
+            &mut |path, given| {
+                need_only(params, path, py)?;
+                if has_begun {
+                    let message =
+                        "the callable has changed since it was traced, and parts of the gradient have been passed on";
+                    return Err(derived(py, "TraceError", message.into()));
+                }
+                loss = path.run_in_parts(py, given, &mut |range, part| {
+                    has_begun = true;
+                    // A short program may not ask by itself.
+                    take(range, part) && !Stop::ends_work()
+                })?;
+                Ok(true)
+            },
+            &mut |path| Ok(path.ranges().to_vec()),
+        )?;
+        match (ran, self.traced.failed.take_if(|_| has_begun)) {
+            (None, Some(error)) => Err(error),
+            (ranges, _) => Ok(loss.zip(ranges)),
+        }
     }
 
     /// The loss of the batch, or that of each sample, if the callable has a program.

@@ -174,15 +174,22 @@ fn add(
 /// Processes the path that was right, after it has run.
 type Taken<'a, T> = &'a mut dyn FnMut(&ArrayPath) -> PyResult<T>;
 
+/// Runs a path; returns whether every guard had the same outcome.
+pub type Running<'a> = &'a mut dyn FnMut(&mut ArrayPath, &[Given<'_>]) -> PyResult<bool>;
+
 /// Runs the paths of the first variant until one is right; returns `take` of it.
-fn run_paths<T>(call: &Call<'_>, given: &[Given<'_>], take_from: Taken<'_, T>) -> PyResult<Option<T>> {
-    let py = call.py();
+fn run_paths<T>(
+    call: &Call<'_>,
+    given: &[Given<'_>],
+    run: Running<'_>,
+    take_from: Taken<'_, T>,
+) -> PyResult<Option<T>> {
     let first = call.with(|state| state.arrays.first_mut().map(|variant| (variant.id, take(&mut variant.paths))))?;
     let Some((id, mut paths)) = first else { return Ok(None) };
     let mut misses = 0;
     let ran = catch_unwind(AssertUnwindSafe(|| {
         for k in 0..paths.len() {
-            if paths[k].run(py, given)? {
+            if run(&mut paths[k], given)? {
                 paths[..=k].rotate_right(1);
                 return take_from(&paths[0]).map(Some);
             }
@@ -209,26 +216,35 @@ pub fn call<'py>(call: &Call<'py>) -> PyResult<Bound<'py, PyAny>> {
         return call_body(call);
     }
     match read(call)? {
-        Some(arguments) => run(call, &arguments, &mut |path| path.results(call.py())),
+        Some(arguments) => {
+            let py = call.py();
+            run(call, &arguments, &mut |path, given| path.run(py, given), &mut |path| path.results(py))
+        }
         None => call_body(call),
     }
 }
 
 /// The same with numbers and arrays, without result objects: `take` reads the path that has run.
 pub fn call_with<T>(call: &Call<'_>, take_from: Taken<'_, T>) -> PyResult<T> {
+    let py = call.py();
+    call_by(call, &mut |path, given| path.run(py, given), take_from)
+}
+
+/// The same with another way to run paths.
+pub fn call_by<T>(call: &Call<'_>, by: Running<'_>, take_from: Taken<'_, T>) -> PyResult<T> {
     match read(call)? {
-        Some(arguments) => run(call, &arguments, take_from),
+        Some(arguments) => run(call, &arguments, by, take_from),
         None => Err(derived(call.py(), "TraceError", "expected numbers and arrays".into())),
     }
 }
 
-fn run<T>(call: &Call<'_>, arguments: &Arguments<'_>, take_from: Taken<'_, T>) -> PyResult<T> {
+fn run<T>(call: &Call<'_>, arguments: &Arguments<'_>, by: Running<'_>, take_from: Taken<'_, T>) -> PyResult<T> {
     let py = call.py();
     drop(call.with(|state| state.look(py))?);
     call.with(|state| state.is_of_arrays = true)?;
     let Arguments { signature, given, objects, statics, dtype } = arguments;
     let is_there = find_variant(call, signature, statics.as_ref())?;
-    if is_there && let Some(results) = run_paths(call, given, take_from)? {
+    if is_there && let Some(results) = run_paths(call, given, by, take_from)? {
         if !audit::is_due(call)? || audit_first(call)? {
             return Ok(results);
         }
@@ -238,7 +254,7 @@ fn run<T>(call: &Call<'_>, arguments: &Arguments<'_>, take_from: Taken<'_, T>) -
             told(call, !is_there, || record_beside(call, signature, statics.as_ref(), *dtype, numbers))?;
         add(call, signature, statics.as_ref(), traced, took)?;
     }
-    match run_paths(call, given, take_from)? {
+    match run_paths(call, given, by, take_from)? {
         Some(results) => Ok(results),
         None => {
             let message = "the function gives different results at the same numbers; it must depend only on \

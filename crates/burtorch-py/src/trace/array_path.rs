@@ -3,6 +3,8 @@
 //! Promises: a path is used only for arguments of its types, and only while its guards have the same outcomes. Numbers are read
 //! when a path runs, never before, except for guards.
 
+use std::ops::Range;
+
 use burtorch_core::DType;
 use burtorch_core::array::{ArrayProgram, Element, Type, ValueId};
 use pyo3::prelude::*;
@@ -13,6 +15,7 @@ use super::observe::observed;
 use super::search::Search;
 use crate::array::append::append_to;
 use crate::array::arguments::Given;
+use crate::array::parts::{AnyParts, TakeFloats};
 use crate::array::run::{AnyRunner, Number, Read};
 use crate::array::trace::{Active, Ended, Source};
 use crate::array::trial::{constant, ended};
@@ -48,8 +51,10 @@ impl Signature {
 pub struct ArrayPath {
     /// Results, then guards.
     pub program: ArrayProgram,
-    /// The planned program.
-    runner: AnyRunner,
+    /// The planned program; `None` if it has only been run in parts, whose memory is smaller.
+    runner: Option<AnyRunner>,
+    /// The program of a value and a gradient, planned to pass the gradient on, once that has been asked for.
+    parts: Option<Option<AnyParts>>,
     /// The outcome of each guard.
     pub answers: Vec<bool>,
     results: Nest,
@@ -180,8 +185,8 @@ impl ArrayPath {
         kind: Kind,
         (sets, numbers): (Vec<Py<PyParameters>>, Vec<Py<PyParameter>>),
     ) -> PyResult<Self> {
-        let runner = AnyRunner::new(py, &program)?;
-        Ok(ArrayPath { program, runner, answers, results, kind, sets, numbers })
+        let runner = Some(AnyRunner::new(py, &program)?);
+        Ok(ArrayPath { program, runner, parts: None, answers, results, kind, sets, numbers })
     }
 
     /// The content before planning.
@@ -192,7 +197,11 @@ impl ArrayPath {
 
     /// Runs the program; returns whether every guard had the same outcome. Python code may run.
     pub fn run(&mut self, py: Python<'_>, given: &[Given<'_>]) -> PyResult<bool> {
-        let ran = self.runner.run(py, given, Read { sets: &self.sets, numbers: &self.numbers });
+        let runner = match &mut self.runner {
+            Some(runner) => runner,
+            None => self.runner.insert(AnyRunner::new(py, &self.program)?),
+        };
+        let ran = runner.run(py, given, Read { sets: &self.sets, numbers: &self.numbers });
         let n = self.results.len();
         if self.answers.is_empty() {
             return ran.map(|()| true);
@@ -206,7 +215,33 @@ impl ArrayPath {
             }
             return if self.agrees(py, &alone, 0)? { Err(error) } else { Ok(false) };
         }
-        self.agrees(py, &self.runner, n)
+        self.runner.as_ref().map_or(Ok(true), |runner| self.agrees(py, runner, n))
+    }
+
+    /// Passes the gradient on while it is computed; returns the value. `None`
+    /// where that is not possible: the gradient is not put together of parts, or there are guards, which are known at the end only.
+    pub fn run_in_parts(
+        &mut self,
+        py: Python<'_>,
+        given: &[Given<'_>],
+        take: &mut TakeFloats<'_>,
+    ) -> PyResult<Option<f64>> {
+        if !self.answers.is_empty() {
+            return Ok(None);
+        }
+        if self.parts.is_none() {
+            let parts = self.parts.insert(AnyParts::new(py, &self.program)?);
+            if parts.is_some() {
+                self.runner = None;
+            }
+        }
+        let Some(Some(parts)) = &mut self.parts else { return Ok(None) };
+        parts.run(py, given, Read { sets: &self.sets, numbers: &self.numbers }, take).map(Some)
+    }
+
+    /// The ranges that are passed on, in ascending order, once parts have been.
+    pub fn ranges(&self) -> &[Range<usize>] {
+        self.parts.iter().flatten().next().map_or(&[], AnyParts::ranges)
     }
 
     fn agrees(&self, py: Python<'_>, runner: &AnyRunner, first: usize) -> PyResult<bool> {
@@ -220,7 +255,8 @@ impl ArrayPath {
 
     /// The results of the last run.
     pub fn results<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let leaves = (0..self.results.len()).map(|k| self.runner.result(py, k, self.kind));
+        let runner = self.runner.as_ref().into_iter();
+        let leaves = runner.flat_map(|runner| (0..self.results.len()).map(move |k| runner.result(py, k, self.kind)));
         let leaves = leaves.collect::<PyResult<Vec<_>>>()?;
         self.results.build(py, &mut leaves.into_iter())
     }
@@ -232,7 +268,7 @@ impl ArrayPath {
 
     /// Writes result `k` of the last run, which contains floats, to an array of the same length.
     pub fn write(&self, k: usize, to: &Array) {
-        match (f64::floats(&self.runner, k), f32::floats(&self.runner, k)) {
+        match (self.floats::<f64>(k), self.floats::<f32>(k)) {
             (Some(numbers), _) => write_all(to, numbers),
             (_, Some(numbers)) => write_all(to, numbers),
             _ => {}
@@ -241,7 +277,7 @@ impl ArrayPath {
 
     /// The floats of leaf `k` of the results of the last run, if they are of this type.
     pub fn floats<E: Number>(&self, k: usize) -> Option<&[E]> {
-        E::floats(&self.runner, k)
+        E::floats(self.runner.as_ref()?, k)
     }
 
     /// The Parameters that the program reads.
@@ -251,7 +287,8 @@ impl ArrayPath {
 
     /// Bytes of its buffers.
     pub fn bytes(&self) -> usize {
-        self.runner.bytes()
+        self.runner.as_ref().map_or(0, AnyRunner::bytes)
+            + self.parts.iter().flatten().map(AnyParts::bytes).sum::<usize>()
     }
 
     /// The difference of two traces of one function; `None` if they agree.

@@ -6,7 +6,7 @@
 use burtorch_core::array::OverRows;
 use pyo3::prelude::*;
 
-use super::array_calls::call_with;
+use super::array_calls::{Running, call_by};
 use super::array_path::ArrayPath;
 use super::object::Call;
 use super::transform::{Argnums, Rule, Transform};
@@ -77,11 +77,12 @@ impl Batches {
         [&self.gradient, &self.total, &self.each].into_iter().map(of).sum::<usize>()
     }
 
-    /// Computes it for a batch, whose second array may be None; `take` looks at the results, in this order.
-    pub fn call<'py, T>(
+    /// Computes it for a batch, whose second array may be None, by running paths so; `take` looks at the one that was right.
+    pub fn call_by<'py, T>(
         &self,
         of: Of,
         [x, y]: [&Bound<'py, PyAny>; 2],
+        by: Running<'_>,
         take: &mut dyn FnMut(&ArrayPath) -> PyResult<T>,
     ) -> PyResult<T> {
         let py = x.py();
@@ -96,7 +97,7 @@ impl Batches {
         if current(py).is_some() || !is_watched(&call)? {
             return Err(derived(py, "TraceError", "this is computed sample by sample".into()));
         }
-        call_with(&call, &mut |path| {
+        call_by(&call, by, &mut |path| {
             if is_watched(&call)? {
                 return take(path);
             }

@@ -6,7 +6,7 @@
 //! `batches` is for oracles.
 
 mod arguments;
-mod array_calls;
+pub mod array_calls;
 mod array_file;
 mod array_gradients;
 pub mod array_path;

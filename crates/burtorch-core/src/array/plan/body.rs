@@ -10,7 +10,7 @@ use super::super::instr::{ArrayProgram, Element, Length, Loop, Type};
 use super::super::lower::lowered;
 use super::draft::Carried;
 use super::flatten::flat;
-use super::inner::{Body, Pair};
+use super::inner::{Body, Pair, Pass};
 use super::numbers::Straight;
 use super::place::Source;
 use super::{Argument, ArrayFloat, Plan, Step, fold};
@@ -18,7 +18,7 @@ use crate::error::Result;
 
 /// A body made ready.
 pub(super) fn body_of<E: ArrayFloat>(program: &ArrayProgram, carried: Carried) -> Result<Box<dyn Body<E>>> {
-    Ok(match flat(Plan::with_arguments(program, Some(carried))?)? {
+    Ok(match flat(Plan::with_arguments(program, Some(carried), None)?)? {
         Ok(flat) => Box::new(flat),
         Err(plan) => Box::new(plan),
     })
@@ -32,7 +32,7 @@ pub(super) fn condition_of(of: &Loop) -> Option<&ArrayProgram> {
 pub(super) fn numbers_of<E: ArrayFloat>(of: &Loop) -> Result<Option<Pair<E>>> {
     let made = |program: &ArrayProgram| -> Result<Option<Box<dyn Body<E>>>> {
         Ok(match in_numbers(&fold::folded::<E>(lowered(program)?)?)? {
-            Some(numbers) => Some(Box::new(Plan::prepared(numbers, Some(Carried::default()))?)),
+            Some(numbers) => Some(Box::new(Plan::prepared(numbers, Some(Carried::default()), None)?)),
             None => None,
         })
     };
@@ -91,11 +91,15 @@ impl<E: ArrayFloat> Body<E> for Plan<E> {
         }
     }
     fn run(&mut self) -> Result<Option<&'static str>> {
-        self.run_steps(&[], &[])?;
+        self.run_steps(&[], &[], None)?;
         Ok(self.singular)
     }
     fn run_on(&mut self, arguments: &[Argument<'_, E>]) -> Result<Option<&'static str>> {
         Plan::run(self, arguments, &[])?;
+        Ok(self.singular)
+    }
+    fn run_passing(&mut self, arguments: &[Argument<'_, E>], pass: &mut Pass<'_, E>) -> Result<Option<&'static str>> {
+        Plan::run_passing(self, arguments, &[], pass)?;
         Ok(self.singular)
     }
     fn append_to(&self, straight: &mut Straight<E>, arguments: &[usize]) -> Option<Vec<usize>> {

@@ -20,6 +20,10 @@ pub(super) trait Body<E>: Debug + Send + Sync {
     fn run(&mut self) -> Result<Option<&'static str>>;
     /// Runs it on these arguments, if they are not written into buffers.
     fn run_on(&mut self, arguments: &[Argument<'_, E>]) -> Result<Option<&'static str>>;
+    /// The same for a body that passes results on.
+    fn run_passing(&mut self, arguments: &[Argument<'_, E>], _pass: &mut Pass<'_, E>) -> Result<Option<&'static str>> {
+        self.run_on(arguments)
+    }
     /// Appends its operations to others, if all are on single numbers, with its arguments in these slots: the slots of its
     /// results.
     fn append_to(&self, straight: &mut Straight<E>, arguments: &[usize]) -> Option<Vec<usize>>;
@@ -27,6 +31,9 @@ pub(super) trait Body<E>: Debug + Send + Sync {
     fn cost(&self) -> usize;
     fn bytes(&self) -> usize;
 }
+
+/// Receives the number of a result and its floats, as soon as they are final.
+pub(super) type Pass<'a, E> = dyn FnMut(usize, &[E]) -> Result<()> + 'a;
 
 /// A body and a condition.
 pub(super) type Pair<E> = (Box<dyn Body<E>>, Option<Box<dyn Body<E>>>);

@@ -50,6 +50,7 @@ mod flatten;
 mod uses;
 
 mod body;
+mod passing;
 mod steps;
 mod taken;
 
@@ -69,10 +70,13 @@ use choice::Choice;
 use control::LoopStep;
 use draft::{Carried, Drafts, Kept};
 use factors::Factors;
+use inner::Pass;
 pub use math::ArrayFloat;
 pub(crate) use math::compute_formula;
 use memory::{Bank, assigned, bank, room};
 use numbers::Numbers;
+use passing::Passing;
+pub use passing::{PassingPlan, TakePart};
 use place::Source;
 use rows::RowsStep;
 use sparse::SparseStep;
@@ -116,6 +120,8 @@ pub struct Plan<E> {
     outputs: Vec<(usize, Type)>,
     /// Of a body, results whose buffers are no argument's and no other result's.
     own: Vec<bool>,
+    /// Results that are passed on, each after the step that makes it final.
+    finals: Vec<(usize, usize)>,
     has_run: bool,
     singular: Option<&'static str>,
 }
@@ -123,22 +129,24 @@ pub struct Plan<E> {
 impl<E: ArrayFloat> Plan<E> {
     /// Makes a program ready.
     pub fn new(program: &ArrayProgram) -> Result<Self> {
-        Self::with_arguments(program, None)
+        Self::with_arguments(program, None, None)
     }
 
     /// The same with arguments given at each run, or written into buffers.
-    fn with_arguments(program: &ArrayProgram, body: Option<Carried>) -> Result<Self> {
+    fn with_arguments(program: &ArrayProgram, body: Option<Carried>, passing: Option<&Passing>) -> Result<Self> {
         if program.dtype() != E::DTYPE {
             return Err(bad("numbers of a plan", program.dtype().name().into(), E::DTYPE.name().into()));
         }
-        Self::prepared(in_columns(fold::folded::<E>(lowered(program)?)?)?, body)
+        Self::prepared(in_columns(fold::folded::<E>(lowered(program)?)?)?, body, passing)
     }
 
     /// The same of a program that has been lowered.
-    fn prepared(program: ArrayProgram, body: Option<Carried>) -> Result<Self> {
+    fn prepared(program: ArrayProgram, body: Option<Carried>, passing: Option<&Passing>) -> Result<Self> {
         let mut drafts = Drafts::new(&program, body)?;
+        passing.iter().for_each(|passing| passing.shorten(&mut drafts));
         let (buffers, [floats, ints]) = assigned(&drafts.needs);
-        let steps = steps(&mut drafts, &buffers)?;
+        let (steps, before) = steps(&mut drafts, &buffers, passing)?;
+        let finals = passing.map_or_else(Vec::new, |passing| passing.finals(&drafts, &before));
         let n_blocks = steps.iter().map(|step| if let Step::Chain(chain) = step { chain.blocks } else { 0 }).max();
         let blocks = (0..n_blocks.unwrap_or(0)).map(|_| room(BLOCK, E::default())).collect::<Result<_>>()?;
         let of_floats = |kept: &Kept| match kept {
@@ -170,6 +178,7 @@ impl<E: ArrayFloat> Plan<E> {
                 Vec::new()
             },
             outputs,
+            finals,
             has_run: false,
             singular: None,
         })
@@ -181,13 +190,28 @@ impl<E: ArrayFloat> Plan<E> {
     /// refused; then there are no results.
     pub fn run(&mut self, arguments: &[Argument<'_, E>], parameters: &[&[E]]) -> Result<()> {
         self.check(arguments, parameters)?;
-        interrupt::in_kernels(|| self.run_steps(arguments, parameters))
+        interrupt::in_kernels(|| self.run_steps(arguments, parameters, None))
     }
 
-    fn run_steps(&mut self, arguments: &[Argument<'_, E>], parameters: &[&[E]]) -> Result<()> {
+    fn run_passing(
+        &mut self,
+        arguments: &[Argument<'_, E>],
+        parameters: &[&[E]],
+        pass: &mut Pass<'_, E>,
+    ) -> Result<()> {
+        self.check(arguments, parameters)?;
+        interrupt::in_kernels(|| self.run_steps(arguments, parameters, Some(pass)))
+    }
+
+    fn run_steps(
+        &mut self,
+        arguments: &[Argument<'_, E>],
+        parameters: &[&[E]],
+        mut pass: Option<&mut Pass<'_, E>>,
+    ) -> Result<()> {
         self.has_run = false;
         self.singular = None;
-        let Plan { parameters: from, steps, floats, ints, blocks, singular, .. } = self;
+        let Plan { parameters: from, steps, floats, ints, blocks, singular, outputs, finals, .. } = self;
         let given = |source| match source {
             Source::Input(k) => match arguments[k] {
                 Argument::Float(x) => x,
@@ -204,7 +228,7 @@ impl<E: ArrayFloat> Plan<E> {
             _ => &[],
         };
         let mut checked = sparse::Checked::none();
-        for step in steps {
+        for (at, step) in steps.iter_mut().enumerate() {
             match step {
                 Step::Chain(chain) => chain.run(floats, blocks, &given)?,
                 Step::Numbers(numbers) => numbers.run(floats, &given)?,
@@ -213,7 +237,11 @@ impl<E: ArrayFloat> Plan<E> {
                 Step::Loop(step) => *singular = singular.or(step.run(floats, ints, &given, &given_ints)?),
                 Step::Choice(step) => *singular = singular.or(step.run(floats, ints, &given, &given_ints)?),
                 Step::Rows(step) => {
-                    *singular = singular.or(step.run(floats, ints, arguments, (&given, &given_ints))?);
+                    let pass = match &mut pass {
+                        Some(pass) => Some(&mut **pass),
+                        None => None,
+                    };
+                    *singular = singular.or(step.run(floats, ints, arguments, (&given, &given_ints), pass)?);
                 }
                 Step::Sparse(step) => step.run(floats, arguments, &mut checked, &given)?,
                 Step::Mask { input, to } => {
@@ -222,6 +250,12 @@ impl<E: ArrayFloat> Plan<E> {
                             *to = <E as Real>::of(f64::from(u8::from(holds)));
                         }
                     }
+                }
+            }
+            if let Some(pass) = &mut pass {
+                for &(_, k) in finals.iter().filter(|(step, _)| *step == at) {
+                    let (buffer, ty) = outputs[k];
+                    pass(k, &floats.buffers[buffer][..ty.dims.size()])?;
                 }
             }
         }

@@ -9,9 +9,10 @@ use super::super::expand::copied;
 use super::super::instr::{ArrayOp, ArrayProgram, Element, OverRows, Rows, Type};
 use super::alone::Operand;
 use super::argument::Argument;
-use super::inner::Body;
+use super::inner::{Body, Pass};
 use super::math::ArrayFloat;
 use super::memory::{Bank, room};
+use super::passing::Passing;
 use super::place::Source;
 use crate::error::Result;
 use crate::interrupt;
@@ -35,6 +36,8 @@ struct Part {
     is_int: bool,
     size: usize,
     may_be_unreached: bool,
+    /// The result of the plan that it is, if the plan passes that on. It is a sum.
+    passed: Option<usize>,
 }
 
 /// The programs of blocks, by the logarithm of their lengths.
@@ -73,6 +76,13 @@ fn block_of(rows: &Rows) -> usize {
     1 << most.ilog2()
 }
 
+impl Rows {
+    /// Whether they are computed in one block.
+    pub(super) fn is_one_block(&self) -> bool {
+        lengths(self.rows, block_of(self)).nth(1).is_none()
+    }
+}
+
 /// The program with floats in place of masks among its arguments.
 fn without_masks(program: &ArrayProgram) -> Result<ArrayProgram> {
     copied(program, |b: &mut ArrayBuilder, at, operands| match &program.instrs()[at].op {
@@ -82,6 +92,16 @@ fn without_masks(program: &ArrayProgram) -> Result<ArrayProgram> {
         }
         op => b.push_all(op.clone(), operands),
     })
+}
+
+/// Adds the contributions of a block to a total.
+fn add_part<E: ArrayFloat>(part: Part, from: &[E], to: &mut [E]) {
+    if !part.may_be_unreached {
+        return kernels::add_to(from, &mut to[..from.len()]);
+    }
+    for (to, &c) in to.iter_mut().zip(from).filter(|(_, c)| !c.is_unreached()) {
+        *to = *to + (c + <E as Real>::of(0.0));
+    }
 }
 
 /// Rows that are ready to run.
@@ -110,25 +130,32 @@ enum Room<E> {
 }
 
 /// What makes a program ready.
-type Making<'a, E> = dyn Fn(&ArrayProgram) -> Result<Box<dyn Body<E>>> + 'a;
+type Making<'a, E> = dyn Fn(&ArrayProgram, Option<&Passing>) -> Result<Box<dyn Body<E>>> + 'a;
 
 impl<E: ArrayFloat> RowsStep<E> {
     /// Of these operands, with results in these buffers; `body` makes the program of a block ready.
-    pub(super) fn new(of: &Rows, operands: Vec<Operand>, to: Vec<usize>, body: &Making<'_, E>) -> Result<Self> {
+    pub(super) fn new(
+        of: &Rows,
+        operands: Vec<Operand>,
+        to: Vec<usize>,
+        passed: Vec<Option<usize>>,
+        body: &Making<'_, E>,
+    ) -> Result<Self> {
         let most = block_of(of);
+        let passing = Passing::of_block(&passed, of.is_one_block());
         let mut bodies = Vec::new();
         bodies.resize_with(most.ilog2() as usize + 1, || None);
         for n in lengths(of.rows, most) {
             let place = &mut bodies[n.ilog2() as usize];
             if place.is_none() {
-                *place = Some(body(&without_masks(&of.of(n)?)?)?);
+                *place = Some(body(&without_masks(&of.of(n)?)?, passing.as_ref())?);
             }
         }
         let program = &of.body.0;
-        let parts = program.outputs().iter().zip(&of.results).map(|(&v, &over)| {
+        let parts = program.outputs().iter().zip(&of.results).zip(passed).map(|((&v, &over), passed)| {
             let ty = program.type_of(v);
             let may_be_unreached = program.may_be_unreached(v);
-            Part { over, is_int: ty.element == Element::Int, size: ty.dims.size(), may_be_unreached }
+            Part { over, is_int: ty.element == Element::Int, size: ty.dims.size(), may_be_unreached, passed }
         });
         let mut rooms = Vec::with_capacity(operands.len());
         for (operand, is_mapped) in operands.iter().zip(&of.mapped) {
@@ -159,9 +186,10 @@ impl<E: ArrayFloat> RowsStep<E> {
         ints: &mut Bank<i64>,
         outer: &[Argument<'_, E>],
         given: (&impl Fn(Source) -> &'a [E], &impl Fn(Source) -> &'a [i64]),
+        pass: Option<&mut Pass<'_, E>>,
     ) -> Result<Option<&'static str>> {
         self.exchange(floats, ints);
-        let done = self.run_blocks(floats, ints, outer, given);
+        let done = self.run_blocks(floats, ints, outer, given, pass);
         self.exchange(floats, ints);
         done
     }
@@ -183,6 +211,7 @@ impl<E: ArrayFloat> RowsStep<E> {
         ints: &Bank<i64>,
         outer: &[Argument<'_, E>],
         (given, given_ints): (&impl Fn(Source) -> &'a [E], &impl Fn(Source) -> &'a [i64]),
+        mut pass: Option<&mut Pass<'_, E>>,
     ) -> Result<Option<&'static str>> {
         let mut singular = None;
         let mut work = interrupt::Work::default();
@@ -232,8 +261,22 @@ impl<E: ArrayFloat> RowsStep<E> {
             };
             let Some(body) = &mut self.blocks.bodies[n.ilog2() as usize] else { continue };
             work.add(body.cost())?;
-            singular = singular.or(body.run_on(arguments)?);
-            for (k, part) in self.parts.iter().enumerate() {
+            let (parts, sums) = (&self.parts, &mut self.floats);
+            let pass = pass.as_mut().filter(|_| start + n == self.rows);
+            let is_last = pass.is_some();
+            singular = singular.or(match pass {
+                // What the other blocks contribute has been summed up.
+                Some(pass) => body.run_passing(arguments, &mut |k, c| match parts[k].passed {
+                    Some(result) if start == 0 => pass(result, c),
+                    Some(result) => {
+                        add_part(parts[k], c, &mut sums[k]);
+                        pass(result, &sums[k][..c.len()])
+                    }
+                    None => Ok(()),
+                })?,
+                None => body.run_on(arguments)?,
+            });
+            for (k, part) in self.parts.iter().enumerate().filter(|(_, part)| !is_last || part.passed.is_none()) {
                 let at = if part.over == OverRows::Each { start * part.size } else { 0 };
                 let is_first = start == 0 || part.over == OverRows::Each;
                 if part.is_int {
@@ -243,15 +286,7 @@ impl<E: ArrayFloat> RowsStep<E> {
                 } else {
                     let from = body.floats_out(k);
                     let to = &mut self.floats[k][at..at + from.len()];
-                    match part {
-                        _ if is_first => to.copy_from_slice(from),
-                        Part { may_be_unreached: true, .. } => to.iter_mut().zip(from).for_each(|(to, &c)| {
-                            if !c.is_unreached() {
-                                *to = *to + (c + <E as Real>::of(0.0));
-                            }
-                        }),
-                        _ => kernels::add_to(from, to),
-                    }
+                    if is_first { to.copy_from_slice(from) } else { add_part(*part, from, to) }
                 }
             }
             start += n;

@@ -12,17 +12,24 @@ use super::draft::{Carried, Draft, Drafts};
 use super::factors::{Factors, Kind};
 use super::inner::Body;
 use super::numbers::Numbers;
+use super::passing::Passing;
 use super::place::{Place, Source, Walk};
 use super::rows::RowsStep;
 use super::sparse::SparseStep;
 use super::{ArrayFloat, Plan, Step};
 use crate::error::Result;
 
-/// The steps of drafts whose results something reads.
-pub(super) fn steps<E: ArrayFloat>(drafts: &mut Drafts<'_>, buffers: &[usize]) -> Result<Vec<Step<E>>> {
+/// The steps of drafts whose results something reads, and for each draft the number of steps before it.
+pub(super) fn steps<E: ArrayFloat>(
+    drafts: &mut Drafts<'_>,
+    buffers: &[usize],
+    passing: Option<&Passing>,
+) -> Result<(Vec<Step<E>>, Vec<usize>)> {
     let program = drafts.program;
     let mut steps = Vec::with_capacity(drafts.steps.len());
+    let mut before = Vec::with_capacity(drafts.steps.len());
     for (at, draft) in drafts.steps.clone().into_iter().enumerate() {
+        before.push(steps.len());
         let placed = |mut place: Place, element| {
             if let Source::Buffer(need) = place.source {
                 place.source = Source::Buffer(buffers[need]);
@@ -78,9 +85,12 @@ pub(super) fn steps<E: ArrayFloat>(drafts: &mut Drafts<'_>, buffers: &[usize]) -
                     }
                     ArrayOp::Rows(rows) => {
                         let to = program.results(at).map(|v| buffers[v.at()]).collect();
-                        let block =
-                            |program: &ArrayProgram| -> Result<Box<dyn Body<E>>> { Ok(Box::new(Plan::new(program)?)) };
-                        steps.push(Step::Rows(Box::new(RowsStep::new(rows, of, to, &block)?)));
+                        let block = |program: &ArrayProgram, passing: Option<&Passing>| -> Result<Box<dyn Body<E>>> {
+                            Ok(Box::new(Plan::with_arguments(program, None, passing)?))
+                        };
+                        let parts =
+                            program.results(at).map(|v| passing.and_then(|passing| passing.output_of(program, v)));
+                        steps.push(Step::Rows(Box::new(RowsStep::new(rows, of, to, parts.collect(), &block)?)));
                         continue;
                     }
                     _ => {}
@@ -100,5 +110,5 @@ pub(super) fn steps<E: ArrayFloat>(drafts: &mut Drafts<'_>, buffers: &[usize]) -
             }
         });
     }
-    Ok(steps)
+    Ok((steps, before))
 }
