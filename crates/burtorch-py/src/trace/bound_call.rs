@@ -24,6 +24,9 @@ use crate::convert::entry::{attached, caught, raise_python, visited};
 use crate::convert::errors::derived;
 use crate::convert::gc::HoldsObjects;
 
+/// The fewest numbers for which a call with Arrays is faster than one with Values, which converts nothing.
+const LONG: usize = 1024;
+
 /// The state of a bound call.
 struct Binding {
     function: Py<PyAny>,
@@ -210,6 +213,7 @@ fn of_arrays(py: Python<'_>, object: *mut BoundObject) -> PyResult<Option<f64>> 
         let binding = &*(*object).binding;
         let given = binding.given.each_ref().map(|given| given.as_ref().map(|object| object.bind(py).clone()));
         let takes_an_array = matches!(&binding.tree, Tree::Sequence { items, .. } if items.len() == 1);
+        let takes_an_array = takes_an_array && binding.n >= LONG;
         (binding.function.bind(py).clone(), given, takes_an_array)
     };
     let call = Call { positional: x.into_iter().collect(), ..Call::of(function.clone()) };
