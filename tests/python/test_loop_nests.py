@@ -1,4 +1,4 @@
-"""Random nests of loops and choices over a few numbers, whose states are delayed and exchanged, beside those of Python."""
+"""Random nests of loops and choices over a few numbers, with delayed and exchanged states, beside those of Python."""
 
 from __future__ import annotations
 

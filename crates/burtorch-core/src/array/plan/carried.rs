@@ -190,7 +190,8 @@ mod tests {
                 expected[CARRIES].copy_from_slice(&new);
             }
             let moves = |results: &[usize]| {
-                let mut straight = Straight { work: Vec::new(), slots: at_first(left + 1), left: None };
+                let mut straight = Straight::new();
+                straight.slots = at_first(left + 1);
                 straight.moved(results, &carries);
                 straight
             };

@@ -103,9 +103,8 @@ impl<E: ArrayFloat> NumberLoop<E> {
         let mut straight = Straight::new();
         let slices = of_slices.iter().sum::<usize>();
         let arguments: Vec<_> = (0..captures + carries + slices).map(|_| straight.slot(E::default())).collect();
-        let mut results = body.append_to(&mut straight, &arguments)?;
+        let (mut work, mut results) = straight.apart(|straight| body.append_to(straight, &arguments))?;
         let of_stacked = &results[carries..].to_vec();
-        let mut work = std::mem::take(&mut straight.work);
         let of_carries = &arguments[captures..captures + carries];
         hide(&mut work, &straight.slots, arguments.len(), &results);
         write_carries(&mut work, &mut results, of_carries);
