@@ -46,7 +46,9 @@ pub fn buffer_of(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
         // A buffer without dimensions has no shape, and PyO3 refuses it for that.
         let n_dimensions = object.getattr("ndim").and_then(|n| n.extract::<usize>());
         match n_dimensions {
-            Ok(0) => PyTypeError::new_err("expected an array of numbers, found one without dimensions; use x.reshape(1)"),
+            Ok(0) => {
+                PyTypeError::new_err("expected an array of numbers, found one without dimensions; use x.reshape(1)")
+            }
             _ => error,
         }
     })
