@@ -99,8 +99,8 @@ fn may_attach() -> bool {
 
 /// Calls `work`, which does all remaining work, on this many threads if there are as many, with the GIL.
 pub fn on_threads(py: Python<'_>, threads: usize, work: &(dyn Fn(Python<'_>) + Sync)) {
-    // More threads than cores would wait awake for those that have none.
-    let baton = (threads <= sync::n_cores()).then(|| Arc::new(Baton::new()));
+    // More threads than cores would wait awake for those that have none. Without a GIL there is nothing to wait for.
+    let baton = (cfg!(not(Py_GIL_DISABLED)) && threads <= sync::n_cores()).then(|| Arc::new(Baton::new()));
     detached(py, || {
         sync::run(threads, threads, &|_| match &baton {
             _ if !may_attach() => {}
