@@ -20,7 +20,7 @@ mod viz;
 
 use pyo3::prelude::*;
 
-// A free-threaded interpreter enables the GIL for this module: operators of several threads on one graph need it.
+// A free-threaded interpreter enables the GIL for this module: not everything has run without it (docs/threads.md).
 #[pymodule(gil_used = true)]
 mod _core {
     use super::*;

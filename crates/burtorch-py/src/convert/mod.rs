@@ -3,6 +3,7 @@
 pub mod arguments;
 pub mod arrays;
 pub mod buffer;
+pub mod critical_section;
 pub mod entry;
 pub mod errors;
 pub mod exclusive;

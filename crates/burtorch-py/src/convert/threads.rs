@@ -100,8 +100,8 @@ fn may_attach() -> bool {
 
 /// Calls `work`, which does all remaining work, on this many threads if there are as many, with the GIL.
 pub fn on_threads(py: Python<'_>, threads: usize, work: &(dyn Fn(Python<'_>) + Sync)) {
-    // With more threads than cores, spinning would take time from working threads.
-    let baton = (threads <= sync::n_cores()).then(|| Arc::new(Baton::new()));
+    // With more threads than cores, spinning would take time from working threads. Without a GIL there is nothing to wait for.
+    let baton = (cfg!(not(Py_GIL_DISABLED)) && threads <= sync::n_cores()).then(|| Arc::new(Baton::new()));
     detached(py, || {
         sync::run(threads, threads, &|_| match &baton {
             _ if !may_attach() => {}

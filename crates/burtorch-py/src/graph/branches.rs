@@ -12,7 +12,7 @@ use super::PyGraph;
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::graph::cell::{AnyGraph, Cell};
-use crate::graph::critical_section::locked_graph;
+use crate::graph::critical_section::{locked_graph, section};
 use burtorch_core::erased::{ErasedGraph, ScalarType};
 use burtorch_core::{Error, Imports};
 use pyo3::exceptions::PyValueError;
@@ -143,8 +143,12 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
     // Each branch gets the memory of the previous branch with its number.
     for branch in kept.into_iter().take(n) {
         let branch = branch.into_bound(py);
-        // SAFETY: under the GIL, for this statement.
-        let its_own = unsafe { cell_of(&branch) }.branching.as_mut().map(|own| std::mem::take(&mut own.joined));
+        // SAFETY: a living graph, for this statement.
+        let its_own = unsafe {
+            locked_graph(branch.as_ptr(), || {
+                cell_of(&branch).branching.as_mut().map(|own| std::mem::take(&mut own.joined))
+            })
+        };
         // Dropping objects may run Python code, so they are dropped while no cell is in use, before branch ownership is
         // checked.
         drop(its_own);
@@ -187,10 +191,15 @@ fn depth(cell: &Cell, py: Python<'_>) -> usize {
     let (mut n, mut at) = (0, cell.trunk(py));
     while let Some(graph) = at {
         n += 1;
-        // SAFETY: under the GIL, for this statement; an ancestor is not the graph of `cell`.
-        at = unsafe { cell_of(&graph) }.trunk(py);
+        at = trunk_of(&graph);
     }
     n
+}
+
+/// The parent graph, if this is an open branch. No reference into its cell is in use.
+pub fn trunk_of<'py>(graph: &Bound<'py, PyGraph>) -> Option<Bound<'py, PyGraph>> {
+    // SAFETY: a living graph, for this statement.
+    unsafe { locked_graph(graph.as_ptr(), || cell_of(graph).trunk(graph.py())) }
 }
 
 fn no_memory(n: usize) -> Error {
@@ -206,15 +215,17 @@ fn renew(graph: &mut AnyGraph, cells: &mut [&mut Cell]) {
 /// Bytes that joined branches of a graph have reserved for the next ones.
 pub fn kept_for_branches(py: Python<'_>, cell: &Cell) -> usize {
     let joined = cell.branching.iter().flat_map(|branching| &branching.joined);
-    // SAFETY: under the GIL; a joined branch is another graph, which no call is using.
-    let reserved = |own: &Py<PyGraph>| unsafe { cell_of(own.bind(py)) }.graph.memory().reserved;
+    // SAFETY: a joined branch is another graph, which no call is using.
+    let reserved =
+        |own: &Py<PyGraph>| unsafe { locked_graph(own.as_ptr(), || cell_of(own.bind(py)).graph.memory().reserved) };
     joined.map(reserved).sum()
 }
 
 /// A new branch in the memory of a joined one whose object is still in use.
 fn take_over<'py>(joined: &Bound<'py, PyGraph>, kind: ScalarType) -> PyResult<Bound<'py, PyGraph>> {
-    // SAFETY: under the GIL, for this statement; a joined branch is busy, so no call is using it.
-    let own = std::mem::replace(&mut unsafe { cell_of(joined) }.graph, AnyGraph::growing(kind));
+    let other = AnyGraph::growing(kind);
+    // SAFETY: a living graph, for this statement; a joined branch is busy, so no call is using it.
+    let own = unsafe { locked_graph(joined.as_ptr(), || std::mem::replace(&mut cell_of(joined).graph, other)) };
     Bound::new(joined.py(), PyGraph::around(own, false))
 }
 
@@ -239,11 +250,10 @@ fn is_forgotten(_joined: &Bound<'_, PyGraph>) -> bool {
 
 /// Admits the thread to a `with` block, if the graph is an open branch: one thread at a time.
 pub fn enter(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
-    // SAFETY: a living graph.
-    unsafe { locked_graph(graph.as_ptr(), || enter_locked(graph)) }
+    with_trunk(graph, |trunk| enter_locked(graph, trunk))
 }
 
-fn enter_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
+fn enter_locked(graph: &Bound<'_, PyGraph>, trunk: Option<&Bound<'_, PyGraph>>) -> PyResult<()> {
     // SAFETY: under the GIL, for this call.
     let cell = unsafe { cell_of(graph) };
     if let Some(end) = cell.branching.as_ref().and_then(|b| b.ended) {
@@ -265,14 +275,9 @@ fn enter_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
             Ok(())
         }
         None => {
-            with_trunk(graph, |above, own| {
-                // Without a GIL, the branch may have ended while this thread waited for its graph.
-                if branching(own).trunk.is_some() {
-                    branching(own).entered = Some((me, 1));
-                    own.set_busy_if_frozen();
-                    lend(above, own, true);
-                }
-            });
+            *entered = Some((me, 1));
+            cell.set_busy_if_frozen();
+            lend(trunk, cell, true);
             Ok(())
         }
     }
@@ -280,11 +285,10 @@ fn enter_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
 
 /// Ends a `with` block; after an exception the nodes of the branch are removed.
 pub fn leave(graph: &Bound<'_, PyGraph>, failed: bool) {
-    // SAFETY: a living graph.
-    unsafe { locked_graph(graph.as_ptr(), || leave_locked(graph, failed)) }
+    with_trunk(graph, |trunk| leave_locked(graph, trunk, failed));
 }
 
-fn leave_locked(graph: &Bound<'_, PyGraph>, failed: bool) {
+fn leave_locked(graph: &Bound<'_, PyGraph>, trunk: Option<&Bound<'_, PyGraph>>, failed: bool) {
     // SAFETY: under the GIL, for this call.
     let cell = unsafe { cell_of(graph) };
     if !cell.is_branch() {
@@ -305,27 +309,29 @@ fn leave_locked(graph: &Bound<'_, PyGraph>, failed: bool) {
             if cell.n_unevaluated > 0 {
                 cell.settle_all();
             }
-            with_trunk(graph, |above, own| lend(above, own, false));
+            lend(trunk, cell, false);
         }
         cell.set_busy(true);
     }
 }
 
-/// Moves a graph's free temporaries to its branch, or back.
-fn lend(above: &mut Cell, own: &mut Cell, lends: bool) {
-    above.graph.lend_temporaries(&mut *own.graph, lends);
+/// Moves the free temporaries of a branch's graph to the branch, or back.
+fn lend(trunk: Option<&Bound<'_, PyGraph>>, own: &mut Cell, lends: bool) {
+    if let Some(trunk) = trunk {
+        // SAFETY: the locks of both are held; the graph, which is frozen, is not the branch.
+        unsafe { cell_of(trunk) }.graph.lend_temporaries(&mut *own.graph, lends);
+    }
 }
 
-/// Calls `f` with the cells of the graph of an open branch, and of the branch.
-fn with_trunk(branch: &Bound<'_, PyGraph>, f: impl FnOnce(&mut Cell, &mut Cell)) {
-    // SAFETY: under the GIL, for this call; the graph, which is frozen, is not the branch.
-    let own = unsafe { cell_of(branch) };
-    let Some(trunk) = own.trunk(branch.py()) else { return };
-    // SAFETY: a living graph; as above.
-    unsafe { locked_graph(trunk.as_ptr(), || f(cell_of(&trunk), own)) }
+/// Calls `f` with the graph of an open branch, while no other thread uses either.
+fn with_trunk<R>(branch: &Bound<'_, PyGraph>, f: impl FnOnce(Option<&Bound<'_, PyGraph>>) -> R) -> R {
+    let trunk = trunk_of(branch);
+    let above = trunk.as_ref().unwrap_or(branch);
+    // SAFETY: living graphs.
+    unsafe { section(branch.as_ptr(), above.as_ptr(), || f(trunk.as_ref())) }
 }
 
-/// Remembers the address of a Vector of an open branch, so that joining finds it.
+/// Remembers the address of a Vector of an open branch, so that joining finds it. The lock of the graph is held.
 pub fn remember(owner: &Bound<'_, PyGraph>, vector: usize) {
     // SAFETY: under the GIL, for this call.
     let cell = unsafe { cell_of(owner) };

@@ -29,6 +29,12 @@ pub fn current(py: Python<'_>) -> *mut ffi::PyObject {
     if current.is_null() { make_default(py) } else { current }
 }
 
+/// As `current`, but null if none has been needed.
+#[cfg(Py_GIL_DISABLED)]
+pub fn current_if_any() -> *mut ffi::PyObject {
+    CURRENT.with(StdCell::get)
+}
+
 #[cold]
 #[inline(never)]
 fn make_default(py: Python<'_>) -> *mut ffi::PyObject {

@@ -114,6 +114,12 @@ impl LiveHandles {
         }
     }
 
+    /// All handles, possibly including a dead one without an object. Nothing may be added meanwhile, and only the last one
+    /// that was returned may be removed.
+    pub fn all(&self) -> impl Iterator<Item = *mut Handle> + use<> {
+        self.new.handles().chain(self.young.handles()).chain(self.old.handles())
+    }
+
     /// Calls `f` with every handle that was added since [`LiveHandles::set_seen`], the newest first.
     pub fn for_each_unseen(&self, mut f: impl FnMut(&mut Handle)) {
         let all = [&self.new, &self.young, &self.old].into_iter().flat_map(List::handles);

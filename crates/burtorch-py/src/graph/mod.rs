@@ -46,6 +46,8 @@ use crate::graph::cell::{AnyGraph, Cell};
 use crate::graph::critical_section::locked_self;
 
 pub use branches::{Branching, forget, remember};
+#[cfg(Py_GIL_DISABLED)]
+pub use current::current_if_any;
 pub use current::{current, current_graph, enter, leave, leave_all_above};
 use marks::{PyMark, PyScope};
 pub use no_grad::wants_no_grad;

@@ -5,23 +5,24 @@
 
 use burtorch_core::{NodeId, Range};
 use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::convert::errors::{IntoPython, derived};
-use crate::graph::branches::cell_of;
+use crate::graph::branches::{cell_of, trunk_of};
 use crate::graph::cell::Cell;
+use crate::graph::critical_section::{locked_cells, section};
 use crate::graph::{PyGraph, current};
 use crate::node::value::{self, ValueObject};
 
 /// Whether `graph` is `trunk`, or one of its descendants on the way to it.
-fn grows_from(py: Python<'_>, graph: &Bound<'_, PyGraph>, trunk: &Bound<'_, PyGraph>) -> bool {
+fn grows_from(graph: &Bound<'_, PyGraph>, trunk: &Bound<'_, PyGraph>) -> bool {
     let mut at = graph.clone();
     loop {
         if at.is(trunk) {
             return true;
         }
-        // SAFETY: under the GIL, for this statement.
-        match unsafe { cell_of(&at) }.trunk(py) {
+        match trunk_of(&at) {
             Some(next) => at = next,
             None => return false,
         }
@@ -40,9 +41,9 @@ pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<
     };
     let mut target = first.clone();
     for graph in graphs {
-        if grows_from(py, graph, &target) {
+        if grows_from(graph, &target) {
             target = graph.clone();
-        } else if !grows_from(py, &target, graph) {
+        } else if !grows_from(&target, graph) {
             // SAFETY: under the GIL, for these statements.
             let both = unsafe { cell_of(&target).is_branch() && cell_of(graph).is_branch() };
             if both {
@@ -55,7 +56,7 @@ pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<
     if unsafe { cell_of(&target) }.is_frozen() {
         // SAFETY: a borrowed pointer to a living graph, or null with an error set.
         let here = unsafe { Bound::from_borrowed_ptr_or_err(py, current(py))?.cast_into_unchecked::<PyGraph>() };
-        if !grows_from(py, &here, &target) {
+        if !grows_from(&here, &target) {
             // SAFETY: as above.
             if unsafe { cell_of(&target).is_branch() && cell_of(&here).is_branch() } {
                 return Err(derived(py, "GraphMismatchError", TWO_BRANCHES.into()));
@@ -74,23 +75,34 @@ pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<
     Ok(target)
 }
 
-/// Nodes of `cell`, an open branch, that represent nodes of an ancestor.
+/// Nodes of `cell`, an open branch that this thread has entered, that represent nodes of an ancestor. The lock of the branch is
+/// held.
 pub fn import(py: Python<'_>, cell: &mut Cell, from: &Bound<'_, PyGraph>, range: Range) -> PyResult<Range> {
     let Some(trunk) = cell.trunk(py) else {
         return Err(burtorch_core::Error::GraphMismatch { what: "a value" }).or_raise(py);
     };
-    // SAFETY: under the GIL; the trunk is another graph than the branch.
-    let above = unsafe { cell_of(&trunk) };
-    let range = if trunk.is(from) { range } else { import(py, above, from, range)? };
-    let Cell { graph, branching, .. } = cell;
-    let imports = &mut branching.get_or_insert_default().imports;
-    graph.import(imports, &*above.graph, range).or_raise(py)
+    let here = |cell: &mut Cell, above: &Cell, range| {
+        let Cell { graph, branching, .. } = cell;
+        let imports = &mut branching.get_or_insert_default().imports;
+        graph.import(imports, &*above.graph, range).or_raise(py)
+    };
+    // SAFETY: the trunk is another graph than the branch. While it has branches only they append to it, and only if it is a branch
+    // itself; otherwise it is read without its lock.
+    unsafe {
+        if trunk.is(from) && !cell_of(&trunk).is_branch() {
+            return here(cell, cell_of(&trunk), range);
+        }
+        locked_cells(cell, &trunk, |cell| {
+            let range = if trunk.is(from) { range } else { import(py, cell_of(&trunk), from, range)? };
+            here(cell, cell_of(&trunk), range)
+        })
+    }
 }
 
 /// Whether an operand of another graph than the target may be for [`import`].
-pub fn is_foreign(cell: &Cell, owner: &Bound<'_, PyGraph>) -> bool {
+pub fn is_foreign(cell: &Cell, owner: *mut ffi::PyObject) -> bool {
     // SAFETY: only addresses are compared.
-    !std::ptr::eq(unsafe { value::cell_of(owner.as_ptr()) }, cell)
+    !std::ptr::eq(unsafe { value::cell_of(owner) }, cell)
 }
 
 /// The operands of an operation as Values of one graph, if they are not already: those of frozen graphs are replaced by Values
@@ -102,10 +114,8 @@ pub unsafe fn gather<'py, const N: usize>(
     py: Python<'py>,
     operands: [*mut ValueObject; N],
 ) -> PyResult<(Bound<'py, PyGraph>, [Bound<'py, PyAny>; N])> {
-    // SAFETY: a living Value owns its graph.
-    let owner = |value: *mut ValueObject| unsafe {
-        Bound::from_borrowed_ptr(py, (*value).owner).cast_into_unchecked::<PyGraph>()
-    };
+    // SAFETY: a living Value.
+    let owner = |value: *mut ValueObject| unsafe { value::graph_of(py, value) };
     let target = common(py, &operands.map(owner))?;
     let mut found = Vec::with_capacity(N);
     for value in operands {
@@ -115,21 +125,23 @@ pub unsafe fn gather<'py, const N: usize>(
             found.push(unsafe { Bound::from_borrowed_ptr(py, value.cast()) });
             continue;
         }
-        // SAFETY: under the GIL; the two cells are those of different graphs.
-        let (cell, above) = unsafe { (cell_of(&target), cell_of(&from)) };
-        if cell.is_busy() {
-            return Err(cell.refusal(py));
-        }
-        // SAFETY: a living Value.
-        let handle = unsafe { &mut (*value).handle };
-        let node = NodeId::from_index(handle.start);
-        handle.epoch = above.graph.check(node, handle.epoch).or_raise(py)?;
-        let proxy = import(py, cell, &from, Range::new(node, 1))?.first();
-        let epoch = cell.graph.epoch();
-        // SAFETY: `cell` is the cell of `target`.
-        found.push(unsafe {
-            Bound::from_owned_ptr_or_err(py, value::new_object(target.as_ptr(), cell, proxy.index(), epoch))?
-        });
+        let proxy = || {
+            // SAFETY: the locks of both are held, or the second one is frozen; the two cells are those of different graphs.
+            let (cell, above) = unsafe { (cell_of(&target), cell_of(&from)) };
+            if cell.is_busy() {
+                return Err(cell.refusal(py));
+            }
+            // SAFETY: a living Value.
+            let handle = unsafe { &mut (*value).handle };
+            let node = NodeId::from_index(handle.start);
+            handle.epoch = above.graph.check(node, handle.epoch).or_raise(py)?;
+            let proxy = import(py, cell, &from, Range::new(node, 1))?.first();
+            let epoch = cell.graph.epoch();
+            // SAFETY: `cell` is the cell of `target`.
+            unsafe { Bound::from_owned_ptr_or_err(py, value::new_object(target.as_ptr(), cell, proxy.index(), epoch)) }
+        };
+        // SAFETY: living graphs.
+        found.push(unsafe { section(target.as_ptr(), from.as_ptr(), proxy) }?);
     }
     match <[Bound<'py, PyAny>; N]>::try_from(found) {
         Ok(found) => Ok((target, found)),

@@ -1,6 +1,7 @@
 //! Methods of `Graph` that take or return Values: new nodes, backward passes, joined branches.
 #![allow(unsafe_code)]
 
+use burtorch_core::erased::AnyNumber;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -9,6 +10,7 @@ use super::of_graph::{labelled, node_of, node_value, root_of};
 use super::vector::{PyVector, numbers};
 use super::{joining, value};
 use crate::convert::arguments::Count;
+use crate::convert::critical_section::locked;
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers;
 use crate::convert::signals::asked;
@@ -21,14 +23,18 @@ use crate::node::numbers as of_node;
 impl PyGraph {
     /// A Value for the node with this index. Raises IndexError if it does not exist.
     fn node<'py>(slf: &Bound<'py, Self>, index: u32) -> PyResult<Bound<'py, PyAny>> {
-        slf.get().settle(slf.py())?;
-        node_value(slf, index)
+        locked(slf, || {
+            slf.get().settle(slf.py())?;
+            node_value(slf, index)
+        })
     }
 
     /// A Value for the node with this label, the lowest of several. Raises KeyError if there is no such label.
     fn labelled<'py>(slf: &Bound<'py, Self>, label: &str) -> PyResult<Bound<'py, PyAny>> {
-        slf.get().settle(slf.py())?;
-        labelled(slf, label)
+        locked(slf, || {
+            slf.get().settle(slf.py())?;
+            labelled(slf, label)
+        })
     }
 
     /// A leaf on this graph: the same as Value(data, graph=self).
@@ -46,10 +52,12 @@ impl PyGraph {
             // In a traced function every leaf that is not an argument is a constant.
             return Self::value(slf, data);
         }
-        let before = slf.get().set_no_grad(slf.py(), true)?;
-        let value = Self::value(slf, data);
-        slf.get().set_no_grad(slf.py(), before)?;
-        value
+        locked(slf, || {
+            let before = slf.get().set_no_grad(slf.py(), true)?;
+            let value = Self::value(slf, data);
+            slf.get().set_no_grad(slf.py(), before)?;
+            value
+        })
     }
 
     /// Contiguous leaves from a sequence, buffer or array of numbers, flattened in row-major order.
@@ -106,35 +114,44 @@ impl PyGraph {
         deadline: Option<f64>,
     ) -> PyResult<()> {
         let (py, stop) = (slf.py(), watched(stop, deadline)?);
-        let root = root_of(py, slf, root)?;
-        slf.get().not_traced(py, "backward()")?;
-        let sweep = Sweep { root, seed, skip_zero_adjoints };
-        match stop {
-            Some(stop) => slf.get().sweep_until(py, stop, sweep, None),
-            None => slf.get().sweep(py, sweep),
-        }
+        locked(slf, || {
+            let root = root_of(py, slf, root)?;
+            slf.get().not_traced(py, "backward()")?;
+            let sweep = Sweep { root, seed, skip_zero_adjoints };
+            match stop {
+                Some(stop) => slf.get().sweep_until(py, stop, sweep, None),
+                None => slf.get().sweep(py, sweep),
+            }
+        })
     }
 
     /// Recompute the nodes that `root` depends on, from the current data of leaves and parameters, and return its data.
     fn recompute<'py>(slf: &Bound<'py, Self>, root: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         slf.get().not_traced(py, "recompute()")?;
+        let data = locked(slf, || Self::recomputed(slf, root))?;
+        numbers::into_python(py, data)
+    }
+}
+
+impl PyGraph {
+    fn recomputed(slf: &Bound<'_, Self>, root: &Bound<'_, PyAny>) -> PyResult<AnyNumber> {
+        let py = slf.py();
         let root = node_of(py, slf, root)?;
         // The refusals of a short call apply to a long one too.
         let is_long = slf.get().with(py, |cell| Ok(cell.graph.len()))? > LONG;
-        let data = if is_long {
+        if is_long {
             slf.get().released(py, |graph, parameters| {
                 with_values(py, parameters, |given| asked(|| graph.recompute(root, given)))?.or_raise(py)?;
                 graph.number(root, false).or_raise(py)
-            })?
+            })
         } else {
             slf.get().with(py, |cell| {
                 let parameters = &cell.parameters;
                 let graph = &mut cell.graph;
                 with_values(py, parameters, |given| graph.recompute(root, given))?.or_raise(py)?;
                 graph.number(root, false).or_raise(py)
-            })?
-        };
-        numbers::into_python(py, data)
+            })
+        }
     }
 }

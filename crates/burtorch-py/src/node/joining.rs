@@ -4,8 +4,6 @@
 //! nothing of it stays. On an error nothing has changed.
 #![allow(unsafe_code)]
 
-use std::collections::HashSet;
-
 use burtorch_core::erased::ErasedGraph;
 use burtorch_core::graph::Spliced;
 use burtorch_core::memory::list_for;
@@ -13,68 +11,113 @@ use burtorch_core::{Imports, NodeId};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::critical_section::locked_value;
+use crate::convert::critical_section::living;
 use crate::convert::errors::{IntoPython, derived};
 use crate::graph::PyGraph;
 use crate::graph::branches::{Branching, branching, cell_of};
 use crate::graph::cell::{AnyGraph, Cell};
-use crate::graph::critical_section::locked_graph;
+use crate::graph::critical_section::{locked_graph, section};
 use crate::graph::handle::{self, Handle};
-use crate::node::value::ValueObject;
+use crate::node::value::{ValueObject, object_of};
 use crate::node::vector::PyVector;
 
-/// The open branches, none of which is frozen or used by another thread.
-fn ready_to_end<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<Vec<Bound<'py, PyGraph>>> {
-    let py = graph.py();
-    // SAFETY: under the GIL, for this statement.
-    let open = unsafe { cell_of(graph) }.branching.as_ref().map(|b| b.open.iter().map(|b| b.clone_ref(py)).collect());
-    let open: Vec<Py<PyGraph>> = open.unwrap_or_default();
-    if open.is_empty() {
-        return Err(PyValueError::new_err("this graph has no open branches"));
+/// The open branches of a graph while they end: until this is dropped they refuse every use, except that their Values and Vectors
+/// may be dropped.
+struct Ending<'py>(Vec<Bound<'py, PyGraph>>);
+
+impl<'py> Ending<'py> {
+    /// All of them, none of which is frozen or used by another thread.
+    fn of(graph: &Bound<'py, PyGraph>) -> PyResult<Self> {
+        let py = graph.py();
+        let listed = |branching: &Branching| branching.open.iter().map(|branch| branch.bind(py).clone()).collect();
+        // SAFETY: a living graph, for this statement.
+        let open = unsafe { locked_graph(graph.as_ptr(), || cell_of(graph).branching.as_deref().map(listed)) };
+        let open: Vec<Bound<'py, PyGraph>> = open.unwrap_or_default();
+        if open.is_empty() {
+            return Err(PyValueError::new_err("this graph has no open branches"));
+        }
+        let mut ending = Ending(list_for(open.len(), "branches to join").or_raise(py)?);
+        for (number, branch) in open.into_iter().enumerate() {
+            let begin = || {
+                // SAFETY: a living graph, whose lock is held.
+                let cell = unsafe { cell_of(&branch) };
+                let refused = refused(cell);
+                cell.is_away |= refused.is_none();
+                refused
+            };
+            // SAFETY: as above.
+            if let Some(why) = unsafe { locked_graph(branch.as_ptr(), begin) } {
+                let message =
+                    format!("branch {number} {why}; wait until its `with` block has ended, and join them first");
+                return Err(derived(py, "BusyError", message));
+            }
+            ending.0.push(branch);
+        }
+        Ok(ending)
     }
-    for (number, branch) in open.iter().enumerate() {
-        // SAFETY: as above.
-        let cell = unsafe { cell_of(branch.bind(py)) };
-        // A branch without a thread is not in use.
-        let why = match cell.branching.as_ref() {
-            _ if cell.is_away => "is still in use by a thread",
-            Some(b) if !b.open.is_empty() => "has open branches of its own",
-            Some(b) if b.entered.is_some() => "is still in use by a thread",
-            _ => continue,
-        };
-        let message = format!("branch {number} {why}; wait until its `with` block has ended, and join them first");
-        return Err(derived(py, "BusyError", message));
+
+    /// The branches, which have ended.
+    fn over(mut self) -> Vec<Bound<'py, PyGraph>> {
+        std::mem::take(&mut self.0)
     }
-    Ok(open.into_iter().map(|branch| branch.into_bound(py)).collect())
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        for branch in &self.0 {
+            // SAFETY: a living graph, for this statement.
+            unsafe { locked_graph(branch.as_ptr(), || cell_of(branch).is_away = false) }
+        }
+    }
+}
+
+/// Why a branch cannot end. One without a thread is not in use.
+fn refused(cell: &Cell) -> Option<&'static str> {
+    match cell.branching.as_ref() {
+        _ if cell.is_away => Some("is still in use by a thread"),
+        Some(b) if !b.open.is_empty() => Some("has open branches of its own"),
+        Some(b) if b.entered.is_some() || b.trunk.is_none() => Some("is still in use by a thread"),
+        _ => None,
+    }
 }
 
 /// Appends all open branches to their graph, by number.
 pub fn join(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
-    // SAFETY: a living graph.
-    unsafe { locked_graph(graph.as_ptr(), || join_locked(graph, n_threads)) }
-}
-
-fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
     let py = graph.py();
-    let branches = ready_to_end(graph)?;
-    // SAFETY: under the GIL; the cells are those of different graphs, and nothing here runs Python code.
-    let cell = unsafe { cell_of(graph) };
-    // SAFETY: as above.
-    let mut cells: Vec<&mut Cell> = branches.iter().map(|branch| unsafe { cell_of(branch) }).collect();
-    crate::graph::parameters::attach(py, cell, cells.iter().flat_map(|part| &part.parameters))?;
+    let ending = Ending::of(graph)?;
     // All allocations first: after the splice nothing may fail.
-    let moving =
-        cells.iter_mut().map(|part| Moving::of(part)).collect::<burtorch_core::Result<Vec<_>>>().or_raise(py)?;
-    if cell.is_branch() {
-        branching(cell).vectors.reserve(moving.iter().map(|moving| moving.vectors.len()).sum());
+    let mut ended = list_for(ending.0.len(), "branches to join").or_raise(py)?;
+    let (mut values, mut n_vectors) = (Vec::new(), 0);
+    for branch in &ending.0 {
+        // SAFETY: a living graph, for this statement; what is alive later is alive now.
+        let (n, vectors) = unsafe {
+            locked_graph(branch.as_ptr(), || {
+                let part = cell_of(branch);
+                part.handles.forget_seen();
+                (part.handles.len(), branching(part).vectors.len())
+            })
+        };
+        values.push(list_for(n, "Values of a branch").or_raise(py)?);
+        n_vectors += vectors;
     }
-    let mut ended = list_for(branches.len(), "branches to join").or_raise(py)?;
-    let joined = splice(&mut cell.graph, &mut cells, n_threads).or_raise(py)?;
-    thaw(cell);
-    let epoch = cell.graph.epoch();
-    for (((part, spliced), branch), moving) in cells.iter_mut().zip(joined.parts()).zip(&branches).zip(moving) {
+    let splice_all = || {
+        // SAFETY: the lock of the graph is held, and the branches refuse every use; nothing here runs Python code.
+        let (cell, mut cells) =
+            unsafe { (cell_of(graph), ending.0.iter().map(|branch| cell_of(branch)).collect::<Vec<&mut Cell>>()) };
+        crate::graph::parameters::attach(py, cell, cells.iter().flat_map(|part| &part.parameters))?;
+        if cell.is_branch() {
+            branching(cell).vectors.reserve(n_vectors);
+        }
+        splice(&mut cell.graph, &mut cells, n_threads).or_raise(py)
+    };
+    // SAFETY: a living graph.
+    let joined = unsafe { locked_graph(graph.as_ptr(), splice_all) }?;
+    let branches = ending.over();
+    for ((branch, spliced), values) in branches.iter().zip(joined.parts()).zip(values) {
+        rehome(graph, branch, spliced, values);
         let go = || {
-            rehome(graph, cell, part, spliced, epoch, moving);
+            // SAFETY: the lock of the branch is held.
+            let part = unsafe { cell_of(branch) };
             // The graph has them too.
             part.parameters.clear();
             end(part, "joined");
@@ -83,8 +126,15 @@ fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
         unsafe { locked_graph(branch.as_ptr(), go) }
     }
     ended.extend(branches.into_iter().map(Bound::unbind));
+    let open = || {
+        // SAFETY: the lock of the graph is held.
+        let cell = unsafe { cell_of(graph) };
+        thaw(cell);
+        std::mem::replace(&mut branching(cell).joined, ended)
+    };
     // Dropped objects may run Python code, so they are dropped when the cell is no longer in use.
-    drop(std::mem::replace(&mut branching(cell).joined, ended));
+    // SAFETY: a living graph.
+    drop(unsafe { locked_graph(graph.as_ptr(), open) });
     Ok(())
 }
 
@@ -110,94 +160,91 @@ fn end(cell: &mut Cell, how: &'static str) {
     vectors.clear();
     cell.handles.forget_seen();
     cell.objects.clear();
+    cell.is_away = false;
     cell.set_busy(true);
 }
 
-/// The Values and Vectors of a branch before joining.
-struct Moving {
-    /// All of them.
-    handles: Vec<*mut Handle>,
-    /// Those of Vectors, as addresses.
-    of_vectors: HashSet<usize>,
-    /// Addresses of the Vectors.
-    vectors: Vec<usize>,
-}
-
-impl Moving {
-    fn of(part: &mut Cell) -> burtorch_core::Result<Self> {
-        part.handles.forget_seen();
-        let mut handles = list_for(part.handles.len(), "Values of a branch")?;
-        part.handles.for_each(|handle| handles.push(&raw mut *handle));
-        let vectors: Vec<usize> = branching(part).vectors.iter().copied().collect();
-        let mut of_vectors = HashSet::new();
-        for &address in &vectors {
-            // SAFETY: a Vector removes its address when it is dropped.
-            let vector = unsafe { &*(address as *const PyVector) };
-            of_vectors.extend(vector.handles().map(|handle| handle as usize));
-        }
-        Ok(Moving { handles, of_vectors, vectors })
-    }
-}
-
-/// Moves the Values and Vectors of a joined branch to its graph. Needs no memory.
-fn rehome(
-    graph: &Bound<'_, PyGraph>,
-    cell: &mut Cell,
-    part: &mut Cell,
+/// Moves the Values and Vectors of a joined branch to its graph, which is still frozen. Needs no memory but `values`, an empty list
+/// with room for all.
+fn rehome<'py>(
+    graph: &Bound<'py, PyGraph>,
+    branch: &Bound<'py, PyGraph>,
     spliced: &Spliced,
-    epoch: u64,
-    Moving { handles, of_vectors, vectors }: Moving,
+    mut values: Vec<Bound<'py, PyAny>>,
 ) {
     let py = graph.py();
-    branching(part).vectors.clear();
-    if cell.is_branch() {
+    let move_handles = || {
+        // SAFETY: the locks of both graphs are held, and nothing here waits for another one.
+        let (cell, part) = unsafe { (cell_of(graph), cell_of(branch)) };
+        let epoch = cell.graph.epoch();
         // A branch of a branch: the graph has to find its new Vectors when it is joined itself.
-        for &address in &vectors {
-            branching(cell).vectors.insert(address);
+        let is_branch = cell.is_branch();
+        for address in std::mem::take(&mut branching(part).vectors) {
+            // SAFETY: a Vector removes its address, under the lock of its graph, when it is dropped.
+            let vector = unsafe { &*(address as *const PyVector) };
+            // SAFETY: its handles are in the list of the branch.
+            vector.handles().for_each(|handle| unsafe { renumber(cell, part, spliced, epoch, handle) });
+            vector.set_owner(graph.clone().unbind());
+            if is_branch {
+                branching(cell).vectors.insert(address);
+            }
         }
-    }
-    for address in vectors {
-        // SAFETY: a Vector removes its address when it is dropped.
-        unsafe { &*(address as *const PyVector) }.set_owner(graph.clone().unbind());
-    }
-    for handle in handles {
-        // SAFETY: a handle is valid while in the list; it is taken out of one list and put into the other.
-        unsafe {
-            handle::unlink(handle);
-            let last = NodeId::from_index((*handle).last());
-            let is_there = (*handle).start != u32::MAX && part.graph.check(last, (*handle).epoch).is_ok();
-            match spliced.range((*handle).range()).filter(|_| is_there) {
-                Some(new) => ((*handle).start, (*handle).epoch) = (new.first().index(), epoch),
-                None => {
-                    (*handle).kill();
-                    // No graph has this epoch, so none accepts the handle.
-                    (*handle).epoch = u64::MAX;
+        // What remains is of Values. One that another thread is dropping stays: it will leave the list of the branch itself.
+        for handle in part.handles.all() {
+            // SAFETY: the handle of a Value lies in its object, whose memory is there while the handle is in the list; the next
+            // handle is known before this one leaves.
+            unsafe {
+                if let Some(value) = living(py, object_of(handle)) {
+                    renumber(cell, part, spliced, epoch, handle);
+                    values.push(value);
                 }
             }
-            cell.handles.add(handle);
-            if !of_vectors.contains(&(handle as usize)) {
-                let object = handle.byte_sub(std::mem::offset_of!(ValueObject, handle)).cast::<ValueObject>();
-                let replace = || std::mem::replace(&mut (*object).owner, graph.clone().into_ptr());
-                drop(Bound::from_owned_ptr(py, locked_value(object.cast(), replace)));
+        }
+    };
+    // SAFETY: living graphs.
+    unsafe { section(graph.as_ptr(), branch.as_ptr(), move_handles) }
+    for value in values {
+        let object = value.as_ptr().cast::<ValueObject>();
+        // SAFETY: a living Value; everything that reads its graph holds the lock of one of the two.
+        let before = unsafe {
+            section(branch.as_ptr(), value.as_ptr(), || {
+                std::mem::replace(&mut (*object).owner, graph.clone().into_ptr())
+            })
+        };
+        // SAFETY: the reference that the Value had.
+        drop(unsafe { Bound::from_owned_ptr(py, before) });
+    }
+}
+
+/// Moves a handle from the list of a joined branch to that of its graph.
+///
+/// # Safety
+/// The handle is in the list of `part`; both locks are held.
+unsafe fn renumber(cell: &mut Cell, part: &Cell, spliced: &Spliced, epoch: u64, handle: *mut Handle) {
+    debug_assert!(!handle.is_null());
+    // SAFETY: a handle is valid while in the list; it is taken out of one list and put into the other.
+    unsafe {
+        handle::unlink(handle);
+        let last = NodeId::from_index((*handle).last());
+        let is_there = (*handle).start != u32::MAX && part.graph.check(last, (*handle).epoch).is_ok();
+        match spliced.range((*handle).range()).filter(|_| is_there) {
+            Some(new) => ((*handle).start, (*handle).epoch) = (new.first().index(), epoch),
+            None => {
+                (*handle).kill();
+                // No graph has this epoch, so none accepts the handle.
+                (*handle).epoch = u64::MAX;
             }
         }
+        cell.handles.add(handle);
     }
 }
 
 /// Drops all open branches: nothing is appended, their Values are stale.
 pub fn discard(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
-    // SAFETY: a living graph.
-    unsafe { locked_graph(graph.as_ptr(), || discard_locked(graph)) }
-}
-
-fn discard_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
-    let branches = ready_to_end(graph)?;
-    // SAFETY: under the GIL, as in `join`.
-    thaw(unsafe { cell_of(graph) });
-    for branch in &branches {
+    for branch in Ending::of(graph)?.over() {
         let go = || {
-            // SAFETY: as above.
-            let cell = unsafe { cell_of(branch) };
+            // SAFETY: the lock of the branch is held.
+            let cell = unsafe { cell_of(&branch) };
             // Even without memory to record removed nodes, because they have no handles any more.
             cell.forget_all();
             cell.graph.give_back();
@@ -206,5 +253,7 @@ fn discard_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
         // SAFETY: a living graph.
         unsafe { locked_graph(branch.as_ptr(), go) }
     }
+    // SAFETY: as above.
+    unsafe { locked_graph(graph.as_ptr(), || thaw(cell_of(graph))) };
     Ok(())
 }

@@ -80,10 +80,8 @@ pub fn with_decimal<'py>(
             continue;
         }
         let Some(c) = wide_number(c)? else { continue };
-        // SAFETY: a living Value owns its graph, which is a PyGraph.
-        let owner: Bound<'py, PyGraph> = unsafe {
-            Bound::from_borrowed_ptr(py, (*x.as_ptr().cast::<value::ValueObject>()).owner).cast_into_unchecked()
-        };
+        // SAFETY: a living Value.
+        let owner: Bound<'py, PyGraph> = unsafe { value::graph_of(py, x.as_ptr().cast()) };
         let operand = vector::Operand::Value(x.clone().unbind());
         let node = vector::atomically(&owner, |cell| {
             let (x, c) = (operand.runs(py, cell)?[0].first(), AnyNumber::Wide(c));

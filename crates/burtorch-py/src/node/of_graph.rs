@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use super::parameter::{PyParameter, value_of};
 use super::value;
 use super::vector::wrap;
+use crate::convert::critical_section::locked;
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::numbers::number_of;
 use crate::graph::PyGraph;
@@ -16,10 +17,12 @@ use crate::graph::cell::Cell;
 
 /// A new leaf, and the Value for it.
 pub fn leaf<'py>(graph: &Bound<'py, PyGraph>, x: f64) -> PyResult<(NodeId, Bound<'py, PyAny>)> {
-    let node = graph
-        .get()
-        .with_as_is(graph.py(), |cell| cell.graph.append_number(&AnyNumber::One(x), false).or_raise(graph.py()))?;
-    Ok((node, wrap(graph, node)?))
+    locked(graph, || {
+        let node = graph
+            .get()
+            .with_as_is(graph.py(), |cell| cell.graph.append_number(&AnyNumber::One(x), false).or_raise(graph.py()))?;
+        Ok((node, wrap(graph, node)?))
+    })
 }
 
 /// The node of a Value of this graph, or of a new constant for a number; `None` for other objects.
@@ -38,7 +41,7 @@ pub fn node_or_constant(graph: &Bound<'_, PyGraph>, x: &Bound<'_, PyAny>) -> PyR
     x.map(constant).transpose()
 }
 
-/// The node and its checked graph behind a Value argument.
+/// The node behind a Value argument. Hold the lock of the graph while the node is used.
 pub fn node_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>) -> PyResult<NodeId> {
     node_as(py, graph, value, value::checked)
 }
@@ -58,18 +61,19 @@ fn node_as(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>,
             return Err(PyTypeError::new_err(format!("expected a Value, found {}", value.get_type().name()?)));
         }
         let object = value.as_ptr().cast::<value::ValueObject>();
-        if (*object).owner != graph.as_ptr() {
+        if !value::graph_of(py, object).is(graph) {
             return Err(to_python(py, burtorch_core::Error::GraphMismatch { what: "the value" }));
         }
-        match check(object) {
-            Some((_, node)) => Ok(node),
-            None => Err(PyErr::fetch(py)),
-        }
+        locked(graph, || check(object).map(|(_, node)| node)).ok_or_else(|| PyErr::fetch(py))
     }
 }
 
 /// A Value for an existing node.
 pub fn node_value<'py>(graph: &Bound<'py, PyGraph>, index: u32) -> PyResult<Bound<'py, PyAny>> {
+    locked(graph, || node_value_locked(graph, index))
+}
+
+fn node_value_locked<'py>(graph: &Bound<'py, PyGraph>, index: u32) -> PyResult<Bound<'py, PyAny>> {
     let py = graph.py();
     let epoch = graph.get().with(py, |cell| {
         let (n, epoch) = (cell.graph.len(), cell.graph.epoch());
@@ -88,9 +92,8 @@ pub fn node_value<'py>(graph: &Bound<'py, PyGraph>, index: u32) -> PyResult<Boun
 
 /// The Value with this label: the first, if several have it.
 pub fn labelled<'py>(graph: &Bound<'py, PyGraph>, label: &str) -> PyResult<Bound<'py, PyAny>> {
-    let found = graph.get().with(graph.py(), |cell| Ok(cell.graph.labelled(label)))?;
-    match found {
+    locked(graph, || match graph.get().with(graph.py(), |cell| Ok(cell.graph.labelled(label)))? {
         Some(node) => node_value(graph, node.index()),
         None => Err(PyKeyError::new_err(label.to_string())),
-    }
+    })
 }

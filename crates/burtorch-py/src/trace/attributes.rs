@@ -5,7 +5,11 @@
 
 use std::ffi::{c_int, c_void};
 
+use super::invalidate::every;
+use crate::convert::critical_section::locked;
 use crate::convert::entry::visited;
+#[cfg(Py_GIL_DISABLED)]
+use crate::convert::signals::quietly;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -53,6 +57,10 @@ pub fn all_items<'py>(object: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny
         return Some(tuple.iter().collect());
     }
     if let Ok(set) = object.cast_exact::<PySet>() {
+        // An iterator would fail if another thread changed the set.
+        #[cfg(Py_GIL_DISABLED)]
+        return quietly(set.py(), || set.call_method0("copy"))?.cast::<PySet>().ok().map(|copy| copy.iter().collect());
+        #[cfg(not(Py_GIL_DISABLED))]
         return Some(set.iter().collect());
     }
     if let Ok(set) = object.cast_exact::<PyFrozenSet>() {
@@ -90,7 +98,7 @@ fn has_methods_in_c(kind: &Bound<'_, PyType>) -> bool {
                 && (*held.as_ptr().cast::<ffi::PyDescrObject>()).d_type == kind.as_type_ptr()
         }
     };
-    of_class(kind).is_some_and(|dict| dict.iter().any(|(_, held)| is_in_c(held)))
+    of_class(kind).is_some_and(|dict| !every(&dict, |_, held| !is_in_c(held)))
 }
 
 /// The module name that a class reports, and its own name.
@@ -142,8 +150,9 @@ pub fn slots(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> Vec<*const
 /// All objects that an object reports to the garbage collector.
 pub fn referents<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
     let py = object.py();
-    // SAFETY: the addresses are of objects that the object holds, and nothing ran since they were read.
-    addresses(object).into_iter().map(|at| unsafe { Bound::from_borrowed_ptr(py, at as *mut ffi::PyObject) }).collect()
+    // SAFETY: the addresses are of objects that the object holds, and nothing ran since they were read; its lock is held.
+    let held = |at| unsafe { Bound::from_borrowed_ptr(py, at as *mut ffi::PyObject) };
+    locked(object, || addresses(object).into_iter().map(held).collect())
 }
 
 /// The addresses of the referents of an object, without its class.
@@ -156,8 +165,8 @@ pub fn addresses(object: &Bound<'_, PyAny>) -> Vec<usize> {
         })
     }
     let mut all: Vec<usize> = Vec::new();
-    // SAFETY: a living object; traversing calls the visitor only, and runs no Python code.
-    unsafe {
+    // SAFETY: a living object, whose lock is held; traversing calls the visitor only, and runs no Python code.
+    locked(object, || unsafe {
         let kind = ffi::Py_TYPE(object.as_ptr());
         if let Some(traverse) = (*kind).tp_traverse
             && ffi::PyObject_IS_GC(object.as_ptr()) != 0
@@ -165,7 +174,7 @@ pub fn addresses(object: &Bound<'_, PyAny>) -> Vec<usize> {
             traverse(object.as_ptr(), note, (&raw mut all).cast());
         }
         all.retain(|&held| held != kind as usize);
-    }
+    });
     all
 }
 

@@ -7,18 +7,21 @@
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyFloat, PyTuple};
 
 use super::arguments::Arguments;
 use super::calls::with_path;
 use super::long_arrays;
-use super::object::{Call, FunctionObject, state_of};
+use super::object::{Call, FunctionObject};
 use super::pytree::Tree;
 use super::state::Scalars;
+use super::states::{InUse, state_of};
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::entry::{attached, caught, raise_python, visited};
 use crate::convert::errors::derived;
@@ -41,7 +44,7 @@ struct Binding {
     /// The arguments made of the numbers.
     tree: Tree,
     /// The variant of the last call.
-    variant: u64,
+    variant: AtomicU64,
 }
 
 /// The memory layout of a `BoundFunction`.
@@ -52,7 +55,8 @@ struct BoundObject {
     binding: *mut Binding,
 }
 
-static mut TYPE: *mut ffi::PyTypeObject = ptr::null_mut();
+/// The type, once it is needed.
+static TYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Makes bound calls.
 pub struct PyBound;
@@ -91,14 +95,12 @@ impl PyBound {
             given,
             n,
             tree,
-            variant: u64::MAX,
+            variant: AtomicU64::new(u64::MAX),
         };
-        // SAFETY: the type is made once, under the GIL; a new object is ours.
+        let type_ = TYPE.get_or_try_init(py, || make_type(py))?;
+        // SAFETY: the type is never freed; a new object is ours.
         unsafe {
-            if TYPE.is_null() {
-                TYPE = make_type(py)?;
-            }
-            let object = ffi::PyType_GenericAlloc(TYPE, 0).cast::<BoundObject>();
+            let object = ffi::PyType_GenericAlloc(type_.as_ptr().cast(), 0).cast::<BoundObject>();
             if !object.is_null() {
                 (*object).vectorcall = Some(vectorcall);
                 (*object).binding = Box::into_raw(Box::new(binding));
@@ -180,12 +182,14 @@ fn takes_a_number(call: &Call<'_>, x: &Array) -> PyResult<bool> {
 unsafe fn quick(binding: &Binding) -> Option<f64> {
     // SAFETY: by the contract of this function; `from` and `to` point to `n` numbers of buffers that are held.
     unsafe {
-        let state = state_of(binding.function.as_ptr().cast::<FunctionObject>())?;
         let py = Python::assume_attached();
+        let _in_use = InUse::of(binding.function.bind(py));
+        let state = state_of(binding.function.as_ptr().cast::<FunctionObject>())?;
         if !state.watch.is_as_it_was(py) {
             return None;
         }
-        let variant = state.variants.first_mut().filter(|variant| variant.id == binding.variant)?;
+        let variant =
+            state.variants.first_mut().filter(|variant| variant.id == binding.variant.load(Ordering::Relaxed))?;
         let path = variant.paths.first_mut().filter(|path| !path.takes_long())?;
         let Scalars::F64(replay) = &mut path.replay else { return None };
         let inputs = replay.inputs_mut();
@@ -256,8 +260,8 @@ fn slow(py: Python<'_>, object: *mut BoundObject) -> PyResult<f64> {
     let id = call.with(|state| state.variants.first().map_or(u64::MAX, |variant| variant.id))?;
     // SAFETY: as above; `to` points to as many numbers as there are arguments.
     unsafe {
-        let binding = &mut *(*object).binding;
-        binding.variant = id;
+        let binding = &*(*object).binding;
+        binding.variant.store(id, Ordering::Relaxed);
         for (k, g) in gradient.into_iter().enumerate() {
             *binding.to.add(k) = g;
         }
@@ -345,9 +349,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     })
 }
 
-/// # Safety
-/// The GIL is held.
-unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
+fn make_type(py: Python<'_>) -> PyResult<Py<PyAny>> {
     let members = vec![
         ffi::PyMemberDef {
             name: c"__vectorcalloffset__".as_ptr(),
@@ -379,8 +381,5 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         slots: slots.as_mut_ptr(),
     };
     // SAFETY: every slot has the signature its name asks for, and what the slots point to is never freed.
-    unsafe {
-        let type_ = ffi::PyType_FromSpec(&raw mut spec).cast::<ffi::PyTypeObject>();
-        if type_.is_null() { Err(PyErr::fetch(py)) } else { Ok(type_) }
-    }
+    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec)).map(Bound::unbind) }
 }

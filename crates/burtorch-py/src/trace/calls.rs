@@ -17,7 +17,7 @@ use super::pytree::Others;
 use super::record::{Traced, record, record_path};
 use super::search::Search;
 use super::state::{FunctionState, Needs, Options, Path, Stats, Variant};
-use super::{array_calls, audit, inline, keywords, primitive};
+use super::{array_calls, audit, inline, keywords, primitive, states};
 use crate::array::array::PyArray;
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::refusals::may_need_arrays;
@@ -419,7 +419,7 @@ pub fn program<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 /// `f.forget()`
 pub fn forget<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     keywords::check_none(&call)?;
-    let (forgotten, derived) = call.with(|state| (state.take(), std::mem::take(&mut state.derived)))?;
-    drop((forgotten, derived));
+    drop(call.with(FunctionState::forget)?);
+    states::forget_others(&call.function);
     Ok(call.py().None().into_bound(call.py()))
 }

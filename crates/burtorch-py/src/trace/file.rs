@@ -16,7 +16,7 @@ use super::audit;
 use super::object::Call;
 use super::pytree::Tree;
 use super::state::{Path, Variant};
-use super::{array_calls, forms};
+use super::{array_calls, forms, states};
 use crate::array::functions::any_array;
 use crate::convert::arrays::Kind;
 use crate::convert::errors::{IntoPython, derived};
@@ -275,6 +275,7 @@ pub fn function_from_bytes<'py>(py: Python<'py>, bytes: &Bound<'py, PyBytes>) ->
         }
         state.note_quick();
     })?;
+    states::keep_single(&function);
     Ok(function)
 }
 

@@ -8,6 +8,9 @@
 //! versions, and their keys are looked up. Does not know how the watched values were found.
 #![allow(unsafe_code)]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::convert::critical_section::{locked, object_at};
 use crate::convert::signals::quietly;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -20,6 +23,29 @@ use crate::convert::raw_bytes::has_raw_bytes;
 struct Word {
     at: *const usize,
     before: usize,
+}
+
+/// A word that another thread may write.
+///
+/// # Safety
+/// A word in an object that is alive.
+#[inline(always)]
+unsafe fn word_at(at: *const usize) -> usize {
+    debug_assert!(!at.is_null());
+    // SAFETY: by the contract of this function; the interpreter writes whole words.
+    unsafe { AtomicUsize::from_ptr(at.cast_mut()) }.load(Ordering::Relaxed)
+}
+
+impl Word {
+    /// Its content at this moment.
+    ///
+    /// # Safety
+    /// The object that contains it is alive.
+    #[inline(always)]
+    unsafe fn now(&self) -> usize {
+        // SAFETY: by the contract of this function.
+        unsafe { word_at(self.at) }
+    }
 }
 
 /// What a word holds. Every kind keeps the object that contains the word alive.
@@ -123,36 +149,49 @@ fn are_same(now: &[Bound<'_, PyAny>], before: &[Py<PyAny>]) -> bool {
 
 /// Whether a list holds these items.
 fn holds(list: &Bound<'_, PyList>, items: &[Py<PyAny>]) -> bool {
-    let n = list.len();
-    // SAFETY: a living list of `n` items under the GIL: comparing addresses runs no code that could change it.
-    let differs =
-        |k: &usize| unsafe { ffi::PyList_GET_ITEM(list.as_ptr(), *k as ffi::Py_ssize_t) } != items[*k].as_ptr();
-    n == items.len() && (0..n).filter(differs).all(|k| list.get_item(k).is_ok_and(|now| is_same(&now, &items[k])))
+    locked(list, || {
+        let n = list.len();
+        // SAFETY: a living list of `n` items, whose lock is held: comparing addresses runs no code that could change it.
+        let differs =
+            |k: &usize| unsafe { ffi::PyList_GET_ITEM(list.as_ptr(), *k as ffi::Py_ssize_t) } != items[*k].as_ptr();
+        n == items.len() && (0..n).filter(differs).all(|k| list.get_item(k).is_ok_and(|now| is_same(&now, &items[k])))
+    })
 }
 
 /// Calls `f` with every key and value, until it returns false.
-fn every(dict: &Bound<'_, PyDict>, mut f: impl FnMut(Bound<'_, PyAny>, Bound<'_, PyAny>) -> bool) -> bool {
+pub fn every(dict: &Bound<'_, PyDict>, mut f: impl FnMut(Bound<'_, PyAny>, Bound<'_, PyAny>) -> bool) -> bool {
     let (mut at, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
-    // SAFETY: a living dict; what is found is made references of ours, and `f` does not change the dict.
-    unsafe {
+    // SAFETY: a living dict, whose lock is held; what is found is made references of ours, and `f` does not change the dict.
+    locked(dict, || unsafe {
         while ffi::PyDict_Next(dict.as_ptr(), &raw mut at, &raw mut key, &raw mut value) != 0 {
             if !f(Bound::from_borrowed_ptr(dict.py(), key), Bound::from_borrowed_ptr(dict.py(), value)) {
                 return false;
             }
         }
-    }
-    true
+        true
+    })
 }
 
 /// The value that a dict, or a subclass, has under a key.
 pub fn in_dict<'py>(dict: &Bound<'py, PyDict>, key: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     // SAFETY: living objects; the C function calls no method of a subclass, and an error is cleared.
     unsafe {
-        let held = ffi::PyDict_GetItemWithError(dict.as_ptr(), key.as_ptr());
-        if held.is_null() {
-            ffi::PyErr_Clear();
+        #[cfg(Py_GIL_DISABLED)]
+        {
+            let mut held = std::ptr::null_mut();
+            if ffi::PyDict_GetItemRef(dict.as_ptr(), key.as_ptr(), &raw mut held) < 0 {
+                ffi::PyErr_Clear();
+            }
+            Bound::from_owned_ptr_or_opt(dict.py(), held)
         }
-        Bound::from_borrowed_ptr_or_opt(dict.py(), held)
+        #[cfg(not(Py_GIL_DISABLED))]
+        {
+            let held = ffi::PyDict_GetItemWithError(dict.as_ptr(), key.as_ptr());
+            if held.is_null() {
+                ffi::PyErr_Clear();
+            }
+            Bound::from_borrowed_ptr_or_opt(dict.py(), held)
+        }
     }
 }
 
@@ -267,7 +306,7 @@ impl Watch {
     #[inline(always)]
     fn words_are_same(&self) -> bool {
         // SAFETY: each word lies in an object that its owner keeps.
-        self.words.iter().all(|word| unsafe { *word.at } == word.before)
+        self.words.iter().all(|word| unsafe { word.now() } == word.before)
     }
 
     #[inline(never)]
@@ -295,21 +334,22 @@ impl Watch {
 
     fn is_word_as_it_was(&mut self, py: Python<'_>, k: usize) -> bool {
         // SAFETY: as in `words_are_same`.
-        let now = unsafe { *self.words[k].at };
+        let mut now = unsafe { self.words[k].now() };
         if now == self.words[k].before {
             return true;
         }
         let is_same = match &mut self.owners[k] {
             Owner::Exact(_) => false,
             Owner::Dict(at) => self.dicts[*at].is_as_it_was(py, self.names.as_ref()),
-            Owner::Object { held, .. } => {
+            Owner::Object { keeps, held } => {
                 // SAFETY: the word is the address of an object, or null.
-                let now = unsafe { Bound::from_borrowed_ptr_or_opt(py, now as *mut ffi::PyObject) };
-                match (now, held) {
+                let object = unsafe { object_at(keeps.bind(py), self.words[k].at) };
+                match (object, held) {
                     // Another object, but perhaps the same number.
-                    (Some(now), Some(held)) if is_same(&now, held) => {
+                    (Some(object), Some(held)) if is_same(&object, held) => {
+                        now = object.as_ptr() as usize;
                         // Released at once through a bound reference: PyO3 delays a release if it did not take the GIL itself.
-                        drop(std::mem::replace(held, now.unbind()).into_bound(py));
+                        drop(std::mem::replace(held, object.unbind()).into_bound(py));
                         true
                     }
                     _ => false,
@@ -322,17 +362,16 @@ impl Watch {
         is_same
     }
 
-    /// Watches a word that is the address of an object, or null.
+    /// Watches a word that is the address of an object, or null; returns the object.
     ///
     /// # Safety
     /// The word lies in `keeps`, at a place that does not change while that lives.
-    pub unsafe fn add_object(&mut self, py: Python<'_>, keeps: &Bound<'_, PyAny>, at: *const usize) {
+    pub unsafe fn add_object<'py>(&mut self, keeps: &Bound<'py, PyAny>, at: *const usize) -> Option<Bound<'py, PyAny>> {
         // SAFETY: by the contract of this function.
-        let held = unsafe { Bound::from_borrowed_ptr_or_opt(py, *at as *mut ffi::PyObject) };
-        let held = held.map(Bound::unbind);
-        // SAFETY: as above.
-        self.words.push(Word { at, before: unsafe { *at } });
-        self.owners.push(Owner::Object { keeps: keeps.clone().unbind(), held });
+        let object = unsafe { object_at(keeps, at) };
+        self.words.push(Word { at, before: object.as_ref().map_or(0, |object| object.as_ptr() as usize) });
+        self.owners.push(Owner::Object { keeps: keeps.clone().unbind(), held: object.clone().map(Bound::unbind) });
+        object
     }
 
     /// Watches a word for any change.
@@ -341,7 +380,7 @@ impl Watch {
     /// As for `add_object`.
     pub unsafe fn add_exact(&mut self, keeps: &Bound<'_, PyAny>, at: *const usize) {
         // SAFETY: by the contract of this function.
-        self.words.push(Word { at, before: unsafe { *at } });
+        self.words.push(Word { at, before: unsafe { word_at(at) } });
         self.owners.push(Owner::Exact(keeps.clone().unbind()));
     }
 
@@ -353,7 +392,7 @@ impl Watch {
         match unsafe { version(dict.as_ptr()) } {
             Some(at) => {
                 // SAFETY: as above.
-                self.words.push(Word { at, before: unsafe { *at } });
+                self.words.push(Word { at, before: unsafe { word_at(at) } });
                 self.owners.push(Owner::Dict(k));
             }
             None => self.probes.push(Probe::Dict(k)),
@@ -445,9 +484,12 @@ impl Watch {
         found
     }
 
-    /// Watches the items of a list.
-    pub fn add_list(&mut self, list: &Bound<'_, PyList>) {
-        self.probes.push(Probe::List(list.clone().unbind(), list.iter().map(Bound::unbind).collect()));
+    /// Watches the items of a list; returns them.
+    pub fn add_list<'py>(&mut self, list: &Bound<'py, PyList>) -> Vec<Bound<'py, PyAny>> {
+        let items: Vec<_> = list.iter().collect();
+        let held = items.iter().map(|item| item.clone().unbind()).collect();
+        self.probes.push(Probe::List(list.clone().unbind(), held));
+        items
     }
 
     /// Watches the items of a set.
@@ -487,14 +529,14 @@ impl Watch {
         let mut filled = Vec::new();
         for probe in &mut self.probes {
             let Probe::List(list, before) = probe else { continue };
-            let list = list.bind(py);
-            let is_filled = |(k, now): (usize, Bound<'_, PyAny>)| match before.get(k) {
+            let list: Vec<_> = list.bind(py).iter().collect();
+            let is_filled = |(k, now): (usize, &Bound<'_, PyAny>)| match before.get(k) {
                 Some(before) if now.is(before) => true,
                 _ => !now.is_instance_of::<PyFloat>() && !now.is_instance_of::<PyInt>(),
             };
             if list.len() >= before.len() && list.iter().enumerate().all(is_filled) {
-                filled.extend(list.iter().skip(before.len()));
-                *before = list.iter().map(Bound::unbind).collect();
+                filled.extend(list.iter().skip(before.len()).cloned());
+                *before = list.into_iter().map(Bound::unbind).collect();
             }
         }
         filled

@@ -177,7 +177,9 @@ impl<'py> Batched<'py> {
             let all = Rows::Run { first: 0, len: self.n_rows };
             let rows = left.as_deref().map_or(all, Rows::List);
             let table = &*table;
-            let next = crate::convert::threads::detached(py, || batch.run(threads, rows, table)).or_raise(py)?;
+            let next = crate::convert::threads::detached(py, || batch.run(threads, rows, table));
+            super::primitive::adopt();
+            let next = next.or_raise(py)?;
             if next.first() == Some(&first) {
                 return Err(derived(
                     py,

@@ -43,6 +43,7 @@ mod pytree;
 mod record;
 mod search;
 mod state;
+mod states;
 mod transform;
 mod transform_rules;
 mod transforms;

@@ -3,7 +3,7 @@
 //! `object_type` creates, collects and prints it.
 //!
 //! Promises: no reference into the state is held while Python code runs, so a function may call itself, or be called from a
-//! callback, at any time. All code here holds the GIL.
+//! callback, at any time. All code here holds the GIL, or has taken the state (`states`).
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -15,6 +15,7 @@ use pyo3::types::PyTuple;
 
 use super::keywords::{self, Keywords};
 use super::state::{FunctionState, Scalars};
+use super::states::{InUse, States, state_of};
 use super::{audit, calls, derivatives, file, gradients, long_arrays, map, transforms};
 use crate::convert::entry::{caught, entered, raise_python};
 use crate::convert::refusals::{NeedsArrays, is_tracing, needed_arrays};
@@ -26,18 +27,8 @@ pub struct FunctionObject {
     head: ffi::PyObject,
     pub(super) vectorcall: Option<ffi::vectorcallfunc>,
     /// Owned; null after the garbage collector has cleared the object.
-    pub(super) state: *mut FunctionState,
+    pub(super) state: *mut States,
     pub(super) weak_references: *mut ffi::PyObject,
-}
-
-/// The state of a function, for the duration of one expression that runs no Python code.
-///
-/// # Safety
-/// `function` is a living Function; the GIL is held; no other reference into its state is in use.
-#[inline(always)]
-pub unsafe fn state_of<'a>(function: *mut FunctionObject) -> Option<&'a mut FunctionState> {
-    // SAFETY: by the contract of this function.
-    unsafe { (*function).state.as_mut() }
 }
 
 /// Runs the first path at these floats, if calls with this many may use the fast path and it is valid here.
@@ -100,6 +91,7 @@ pub(super) unsafe extern "C" fn vectorcall(
 ) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes living objects under its lock.
     caught(|| unsafe {
+        let _in_use = InUse::of_object(function);
         let n = ffi::PyVectorcall_NARGS(n) as usize;
         if names.is_null()
             && let Some(replay) = quick(function.cast(), arguments, n)
@@ -119,6 +111,7 @@ pub(super) unsafe extern "C" fn value_and_grad(
 ) -> *mut ffi::PyObject {
     // SAFETY: as in `vectorcall`; a tuple's entries are filled before it is seen.
     caught(|| unsafe {
+        let _in_use = InUse::of_object(function);
         if names.is_null()
             && let Some(replay) = quick(function.cast(), arguments, n as usize)
         {
@@ -149,6 +142,7 @@ pub(super) unsafe extern "C" fn grad(
 ) -> *mut ffi::PyObject {
     // SAFETY: as in `vectorcall`.
     caught(|| unsafe {
+        let _in_use = InUse::of_object(function);
         if names.is_null()
             && let Some(replay) = quick(function.cast(), arguments, n as usize)
         {
@@ -191,12 +185,16 @@ pub struct Call<'py> {
     pub keywords: Keywords,
     /// Whether it uses Arrays because of its arguments.
     pub with_arrays: bool,
+    /// The state that the calls of this thread use.
+    pub _in_use: InUse,
 }
 
 impl<'py> Call<'py> {
     /// A call without arguments.
     pub fn of(function: Bound<'py, PyAny>) -> Self {
-        Call { function, positional: Vec::new(), named: Vec::new(), keywords: Keywords::CALL, with_arrays: false }
+        let _in_use = InUse::of(&function);
+        let (positional, named, with_arrays) = (Vec::new(), Vec::new(), false);
+        Call { function, positional, named, keywords: Keywords::CALL, with_arrays, _in_use }
     }
 
     /// The interpreter.

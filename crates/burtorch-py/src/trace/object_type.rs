@@ -13,8 +13,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::keywords::unexpected;
-use super::object::{Call, FunctionObject, grad, method, state_of, value_and_grad, vectorcall};
+use super::object::{Call, FunctionObject, grad, method, value_and_grad, vectorcall};
 use super::state::{FunctionState, Options};
+use super::states;
 use crate::convert::entry::{caught, entered, raise_python, visited};
 use crate::convert::errors::if_any;
 use crate::convert::gc::HoldsObjects;
@@ -87,7 +88,7 @@ unsafe fn allocated(type_: *mut ffi::PyTypeObject, state: FunctionState) -> *mut
         let object = (*type_).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc)(type_, 0).cast::<FunctionObject>();
         if !object.is_null() {
             (*object).vectorcall = Some(vectorcall);
-            (*object).state = Box::into_raw(Box::new(state));
+            (*object).state = Box::into_raw(Box::new(states::of(state)));
         }
         object
     }
@@ -104,8 +105,7 @@ pub fn options_of(function: &Bound<'_, PyAny>) -> Option<Options> {
     if !is_function(function) {
         return None;
     }
-    // SAFETY: a living Function under the GIL.
-    unsafe { state_of(function.as_ptr().cast()) }.map(|state| state.options)
+    Call::of(function.clone()).with(|state| state.options).ok()
 }
 
 /// `Function(body, *, dtype, optimize, max_paths, max_variants, max_nodes, audit)`
@@ -147,13 +147,15 @@ unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc,
                 result = visit(held, argument);
             }
         };
-        if let Some(state) = (*object.cast::<FunctionObject>()).state.as_ref() {
-            each(state.body.as_ptr());
-            state.watch.for_each(&mut each);
-            state.variants.visit(&mut |held| each(held.as_ptr()));
-            state.arrays.visit(&mut |held| each(held.as_ptr()));
-            state.derived.iter().for_each(|(_, held)| each(held.as_ptr()));
-            state.executed.iter().for_each(|held| each(held.as_ptr()));
+        if let Some(all) = (*object.cast::<FunctionObject>()).state.as_ref() {
+            states::each(all, |state| {
+                each(state.body.as_ptr());
+                state.watch.for_each(&mut each);
+                state.variants.visit(&mut |held| each(held.as_ptr()));
+                state.arrays.visit(&mut |held| each(held.as_ptr()));
+                state.derived.iter().for_each(|(_, held)| each(held.as_ptr()));
+                state.executed.iter().for_each(|held| each(held.as_ptr()));
+            });
         }
         result
     })
@@ -193,7 +195,8 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
 unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a living Function under the GIL.
     entered(|py| unsafe {
-        let text = state_of(object.cast()).map_or("<Function>".into(), |s| format!("<Function {}>", s.name));
+        let call = Call::of(Bound::from_borrowed_ptr(py, object));
+        let text = call.with(|s| format!("<Function {}>", s.name)).unwrap_or_else(|_| "<Function>".into());
         text.into_pyobject(py).map_or(ptr::null_mut(), |text| text.into_ptr())
     })
 }
@@ -201,10 +204,9 @@ unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
 /// `f.__wrapped__`
 unsafe extern "C" fn wrapped(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: a living Function under the GIL.
-    caught(|| unsafe {
-        let body = state_of(object.cast()).map_or(ffi::Py_None(), |state| state.body.as_ptr());
-        ffi::Py_INCREF(body);
-        body
+    entered(|py| unsafe {
+        let call = Call::of(Bound::from_borrowed_ptr(py, object));
+        call.with(|state| state.body.clone_ref(py)).unwrap_or_else(|_| py.None()).into_ptr()
     })
 }
 
@@ -244,9 +246,8 @@ pub fn is_function(object: &Bound<'_, PyAny>) -> bool {
 
 /// The functions that ran while a Function was traced.
 pub fn executed(function: &Bound<'_, PyAny>) -> Vec<Py<PyAny>> {
-    // SAFETY: callers pass a living Function under the GIL.
-    let state = unsafe { state_of(function.as_ptr().cast()) };
-    state.map_or_else(Vec::new, |state| state.executed.iter().map(|held| held.clone_ref(function.py())).collect())
+    let held = |state: &mut FunctionState| state.executed.iter().map(|held| held.clone_ref(function.py())).collect();
+    Call::of(function.clone()).with(held).unwrap_or_default()
 }
 
 /// Makes the type and adds it to the module.

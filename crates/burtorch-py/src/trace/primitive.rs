@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 
 use burtorch_core::program::primitive::{Failed, Primitive, append_evaluated};
 use pyo3::exceptions::{PyException, PyReferenceError, PyTypeError, PyValueError};
@@ -21,19 +22,36 @@ use crate::graph::PyGraph;
 use crate::graph::cell::AnyGraph;
 use crate::node::vector::{Operand, all_nodes, atomically, common_owner, wrap};
 
-/// The error of the last primitive that failed in a replay.
-static RAISED: Mutex<Option<PyErr>> = Mutex::new(None);
-/// Whether there is one, which every call checks. Relaxed, as the lock publishes the error.
+/// For each thread the error of the last primitive that failed in a replay, and whether the thread is one of the pool.
+static RAISED: Mutex<Vec<(ThreadId, bool, PyErr)>> = Mutex::new(Vec::new());
+/// Whether there is one, which every call checks. Relaxed, as the lock publishes the errors.
 static HAS_RAISED: AtomicBool = AtomicBool::new(false);
 
-/// Takes the error of a primitive that failed in a replay, if there is one.
+/// Takes the error of a primitive that failed in a replay of this thread, if there is one.
 #[inline(always)]
 pub fn raised() -> Option<PyErr> {
     if !HAS_RAISED.load(Ordering::Relaxed) {
         return None;
     }
-    HAS_RAISED.store(false, Ordering::Relaxed);
-    RAISED.lock().unwrap_or_else(PoisonError::into_inner).take()
+    of_this_thread()
+}
+
+#[cold]
+fn of_this_thread() -> Option<PyErr> {
+    let mut all = RAISED.lock().unwrap_or_else(PoisonError::into_inner);
+    let me = thread::current().id();
+    let error = all.iter().position(|(thread, ..)| *thread == me).map(|place| all.swap_remove(place).2);
+    HAS_RAISED.store(!all.is_empty(), Ordering::Relaxed);
+    error
+}
+
+/// Makes the errors of threads that have worked for this one its own.
+pub fn adopt() {
+    if HAS_RAISED.load(Ordering::Relaxed) {
+        let me = thread::current().id();
+        let mut all = RAISED.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter_mut().filter(|one| one.1).for_each(|one| (one.0, one.1) = (me, false));
+    }
 }
 
 /// As [`raised`], for special exceptions: Ctrl-C must not be lost because a trace follows.
@@ -42,8 +60,17 @@ pub fn interrupted(py: Python<'_>) -> Option<PyErr> {
 }
 
 fn keep(error: PyErr) -> Failed {
-    *RAISED.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-    HAS_RAISED.store(true, Ordering::Relaxed);
+    let me = thread::current();
+    let before = {
+        let mut all = RAISED.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = all.extract_if(.., |(thread, ..)| *thread == me.id()).collect::<Vec<_>>();
+        // As the pool calls its threads.
+        all.push((me.id(), me.name() == Some("burtorch"), error));
+        HAS_RAISED.store(true, Ordering::Relaxed);
+        before
+    };
+    // Dropped errors may run Python code.
+    drop(before);
     Failed
 }
 

@@ -12,7 +12,7 @@ use std::mem::offset_of;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFunction, PyList, PyModule, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyFunction, PyList, PyModule, PyString, PyTuple, PyType, PyWeakref, PyWeakrefMethods};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::attributes::{self, class_names, is_of_a_library, is_standard, is_written_in_python, top};
@@ -20,6 +20,7 @@ use super::code::Names;
 use super::invalidate::{Scope, Watch};
 use super::transform::Transform;
 use super::unwatched::{self, Kind, Object};
+use crate::convert::critical_section::object_at;
 use crate::convert::raw_bytes::raw_bytes;
 use crate::convert::signals::quietly;
 use crate::node::parameter::PyParameter;
@@ -248,8 +249,8 @@ impl Search {
     fn add_contents(&mut self, object: &Bound<'_, PyAny>) {
         let py = object.py();
         if let Ok(list) = object.cast::<PyList>() {
-            self.watch.add_list(list);
-            list.iter().for_each(|item| self.reach(&item));
+            let items = self.watch.add_list(list);
+            self.reach_all(&items);
         } else if let Ok(tuple) = object.cast::<PyTuple>() {
             tuple.iter().for_each(|item| self.reach(&item));
         } else if let Ok(dict) = object.cast::<PyDict>() {
@@ -268,7 +269,6 @@ impl Search {
 
     /// Attributes of an object of a Python class: its own, those of its slots, and those of its classes.
     fn add_instance(&mut self, object: &Bound<'_, PyAny>, kind: &Bound<'_, PyType>) {
-        let py = object.py();
         self.reach(kind.as_any());
         let (module, _) = class_names(kind);
         let of_library = is_of_a_library(&module);
@@ -279,11 +279,8 @@ impl Search {
             let Ok(class) = class.cast::<PyType>() else { continue };
             for at in attributes::slots(object, class) {
                 // SAFETY: a slot lies in its object.
-                unsafe {
-                    self.watch.add_object(py, object, at);
-                    if let Some(held) = Bound::from_borrowed_ptr_or_opt(py, *at as *mut ffi::PyObject) {
-                        self.reach(&held);
-                    }
+                if let Some(held) = unsafe { self.watch.add_object(object, at) } {
+                    self.reach(&held);
                 }
             }
         }
@@ -362,9 +359,8 @@ impl Search {
         // SAFETY: living objects; the word of what a weak reference refers to follows the head.
         unsafe {
             if ffi::PyWeakref_Check(object.as_ptr()) != 0 {
-                let at = object.as_ptr().add(1).cast::<usize>();
-                self.watch.add_exact(object, at);
-                if let Some(held) = Bound::from_borrowed_ptr_or_opt(py, *at as *mut ffi::PyObject) {
+                self.watch.add_exact(object, object.as_ptr().add(1).cast::<usize>());
+                if let Some(held) = object.cast::<PyWeakref>().ok().and_then(PyWeakrefMethods::upgrade) {
                     self.add_weak(&held);
                 }
                 return;
@@ -476,8 +472,8 @@ impl Search {
             self.kept.push(function.clone().unbind());
         }
         let object = function.as_ptr().cast::<ffi::PyFunctionObject>();
-        // SAFETY: a living function.
-        let own = unsafe { Bound::from_borrowed_ptr_or_opt(py, (*object).func_dict) };
+        // SAFETY: a living function; the word of its attributes lies in it.
+        let own = unsafe { object_at(function, (&raw const (*object).func_dict).cast()) };
         match own.map(|own| own.cast_into::<PyDict>()) {
             Some(Ok(own)) => self.add_attributes(&own, Scope::Named),
             _ => self.bare.push(function.clone().unbind()),
@@ -494,7 +490,8 @@ impl Search {
         // SAFETY: a living function; its fields are words of it.
         unsafe {
             self.watch.add_exact(function, (&raw const (*object).func_code).cast());
-            let of = |field: *const *mut ffi::PyObject| Bound::from_borrowed_ptr_or_opt(py, *field);
+            // They are replaced while all other threads stand still.
+            let of = |field: *const *mut ffi::PyObject| object_at(function, field.cast());
             if let Some(held) = of(&raw const (*object).func_defaults) {
                 self.watch.add_exact(function, (&raw const (*object).func_defaults).cast());
                 defaults = Some(held);
@@ -519,12 +516,12 @@ impl Search {
         }
         self.kept.push(cell.clone().unbind());
         // SAFETY: a living cell; its content is a word of it.
-        unsafe {
+        let held = unsafe {
             let at = (&raw const (*cell.as_ptr().cast::<ffi::PyCellObject>()).ob_ref).cast::<usize>();
-            self.watch.add_object(cell.py(), cell, at);
-            if let Some(held) = Bound::from_borrowed_ptr_or_opt(cell.py(), *at as *mut ffi::PyObject) {
-                self.reach(&held);
-            }
+            self.watch.add_object(cell, at)
+        };
+        if let Some(held) = held {
+            self.reach(&held);
         }
     }
 

@@ -351,9 +351,14 @@ pub struct FunctionState {
 impl FunctionState {
     /// Nothing traced yet.
     pub fn new(body: &Bound<'_, PyAny>, options: Options) -> Self {
+        Self::named(body.clone().unbind(), super::arguments::name_of(body), options)
+    }
+
+    /// The same for a body whose name is known. Runs no Python code.
+    pub fn named(body: Py<PyAny>, name: String, options: Options) -> Self {
         FunctionState {
-            name: super::arguments::name_of(body),
-            body: body.clone().unbind(),
+            name,
+            body,
             options,
             variants: Vec::new(),
             arrays: Vec::new(),

@@ -9,6 +9,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::convert::buffer::type_name;
+use crate::convert::critical_section::locked;
 use crate::convert::errors::{IntoPython, instead};
 use crate::convert::signals::asked;
 use crate::graph::parameters::with_values;
@@ -51,11 +52,13 @@ pub fn picture(
     if max_nodes == 0 {
         return Err(PyValueError::new_err("max_nodes must be at least 1, found 0"));
     }
-    let roots = roots(graph, root)?;
     let options = Options { max_parts: max_nodes };
-    // Many boxes take time, and so does a large graph above a few.
-    graph.get().released(py, |graph, parameters| {
-        with_values(py, parameters, |params| asked(|| graph.picture(&roots, params, &options, timed)))?.or_raise(py)
+    locked(graph, || {
+        let roots = roots(graph, root)?;
+        // Many boxes, or a large graph above few, take time.
+        graph.get().released(py, |graph, parameters| {
+            with_values(py, parameters, |params| asked(|| graph.picture(&roots, params, &options, timed)))?.or_raise(py)
+        })
     })
 }
 

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 
 use super::masked::is_masked;
 use super::read::Dims;
+use crate::convert::critical_section::section;
 
 /// Reads plain token ids into `out`, replacing its content; `None`, without an exception, for the general path.
 pub fn quick_symbols(object: &Bound<'_, PyAny>, out: &mut Vec<u32>) -> Option<Dims> {
@@ -18,7 +19,7 @@ pub fn quick_symbols(object: &Bound<'_, PyAny>, out: &mut Vec<u32>) -> Option<Di
     // SAFETY: a living object under the GIL.
     unsafe {
         if ffi::PyList_CheckExact(object.as_ptr()) != 0 {
-            return from_list(object.as_ptr(), out);
+            return section(object.as_ptr(), object.as_ptr(), || from_list(object.as_ptr(), out));
         }
         if ffi::PyObject_CheckBuffer(object.as_ptr()) != 1 || is_masked(object) {
             return None;
@@ -118,10 +119,11 @@ unsafe fn take<T: Entry>(at: *const T, n: usize, out: &mut Vec<u32>) -> bool {
 }
 
 /// # Safety
-/// `list` is a living list; the GIL is held.
+/// `list` is a living list, whose lock is held.
 unsafe fn from_list(list: *mut ffi::PyObject, out: &mut Vec<u32>) -> Option<Dims> {
     debug_assert!(!list.is_null());
-    // SAFETY: items of a list are living objects, and no code that could change it runs here.
+    // SAFETY: items of a list are living objects, and no code that could change it runs here; the locks of the inner lists are
+    // taken one by one.
     unsafe {
         let n = ffi::PyList_GET_SIZE(list) as usize;
         if n == 0 || ffi::PyList_CheckExact(ffi::PyList_GET_ITEM(list, 0)) == 0 {
@@ -130,13 +132,35 @@ unsafe fn from_list(list: *mut ffi::PyObject, out: &mut Vec<u32>) -> Option<Dims
         }
         let width = ffi::PyList_GET_SIZE(ffi::PyList_GET_ITEM(list, 0)) as usize;
         for k in 0..n {
-            let row = ffi::PyList_GET_ITEM(list, k as ffi::Py_ssize_t);
-            if ffi::PyList_CheckExact(row) == 0 || ffi::PyList_GET_SIZE(row) as usize != width {
-                return None;
-            }
-            append_ints(row, out)?;
+            row_of(list, k, width, out)?;
         }
         Some(Dims::two(n, width))
+    }
+}
+
+/// Appends a row of a list of lists.
+///
+/// # Safety
+/// As for [`from_list`].
+#[inline]
+unsafe fn row_of(list: *mut ffi::PyObject, k: usize, width: usize, out: &mut Vec<u32>) -> Option<()> {
+    debug_assert!(!list.is_null());
+    let k = k as ffi::Py_ssize_t;
+    // SAFETY: as above. While the lock of the row is awaited the list may change, so the row is kept alive.
+    unsafe {
+        #[cfg(Py_GIL_DISABLED)]
+        let kept = Bound::from_owned_ptr_or_opt(Python::assume_attached(), ffi::PyList_GetItemRef(list, k));
+        #[cfg(Py_GIL_DISABLED)]
+        let Some(row) = kept.as_ref().map(Bound::as_ptr) else {
+            ffi::PyErr_Clear();
+            return None;
+        };
+        #[cfg(not(Py_GIL_DISABLED))]
+        let row = ffi::PyList_GET_ITEM(list, k);
+        if ffi::PyList_CheckExact(row) == 0 {
+            return None;
+        }
+        section(row, row, || if ffi::PyList_GET_SIZE(row) as usize == width { append_ints(row, out) } else { None })
     }
 }
 

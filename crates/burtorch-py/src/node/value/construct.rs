@@ -221,13 +221,15 @@ unsafe fn make(
         let before = cell_of(owner).graph.mark();
         let object = new_leaf_slow(type_, owner, &x);
         if let Some(label) = label.filter(|_| !object.is_null()) {
-            let node = NodeId::from_index((*object.cast::<ValueObject>()).handle.start);
-            let set = || cell_of(owner).graph.set_label(node, &label).or_raise(py);
+            let handle = &raw mut (*object.cast::<ValueObject>()).handle;
+            let set = || cell_of(owner).graph.set_label(NodeId::from_index((*handle).start), &label);
             let labelled = catch_unwind(AssertUnwindSafe(set));
             if !matches!(labelled, Ok(Ok(()))) {
-                ffi::Py_DECREF(object);
+                // The node goes before its object, which may run Python code.
+                (*handle).kill();
                 cell_of(owner).graph.take_back(before);
-                labelled.unwrap_or_else(|panic| resume_unwind(panic))?;
+                ffi::Py_DECREF(object);
+                labelled.unwrap_or_else(|panic| resume_unwind(panic)).or_raise(py)?;
             }
         }
         Ok(object)

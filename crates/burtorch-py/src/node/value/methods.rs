@@ -18,7 +18,7 @@ use super::step::Step;
 use super::unevaluated::{append_unevaluated, read_keywords};
 use crate::convert::entry::{attached, raise_python};
 use crate::convert::numbers::{Number, number};
-use crate::node::critical_section::slot;
+use crate::node::critical_section::{locked, slot, unchanging};
 use crate::node::vector;
 
 /// An op of one value.
@@ -263,7 +263,10 @@ unsafe extern "C" fn reduction_function<const OP: u8>(
             }
             match (operands, read_keywords(op, arguments, operands.len(), keywords)) {
                 (_, None) => std::ptr::null_mut(),
-                (&[x], Some(evaluate)) => vector::reduction_function(op, x, evaluate),
+                (&[x], Some(evaluate)) => {
+                    let x = unchanging(x);
+                    locked(&[x.0], || vector::reduction_function(op, x.0, evaluate))
+                }
                 _ => raise_python(PyTypeError::new_err(format!("{}() takes one argument, found {n}", op.name()))),
             }
         }

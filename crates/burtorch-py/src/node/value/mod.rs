@@ -30,7 +30,7 @@ use pyo3::prelude::*;
 pub use check::{checked, checked_for_sweep};
 pub(crate) use methods::c_str;
 pub use methods::method;
-pub use object::{ValueObject, cell_of, is_value, new_object, value_type};
+pub use object::{ValueObject, cell_of, graph_of, is_value, new_object, object_of, value_type};
 
 const DOC: &std::ffi::CStr = c"Value(data, label=None, *, graph=None)
 --

@@ -8,8 +8,10 @@ use std::ptr;
 
 use burtorch_core::NodeId;
 use pyo3::ffi;
+use pyo3::prelude::*;
 
 use super::free_list;
+use crate::convert::critical_section::{may_be_found, section};
 use crate::graph::PyGraph;
 use crate::graph::cell::Cell;
 use crate::graph::handle::{self, Handle, LiveHandles};
@@ -69,6 +71,29 @@ pub unsafe fn cell_of<'a>(owner: *mut ffi::PyObject) -> &'a mut Cell {
     unsafe {
         std::hint::assert_unchecked(!owner.is_null());
         PyGraph::cell_of_object(owner)
+    }
+}
+
+/// The Value that a handle lies in.
+///
+/// # Safety
+/// The handle of a Value.
+pub unsafe fn object_of(handle: *mut Handle) -> *mut ffi::PyObject {
+    debug_assert!(!handle.is_null());
+    // SAFETY: by the contract of this function.
+    unsafe { handle.byte_sub(std::mem::offset_of!(ValueObject, handle)).cast() }
+}
+
+/// The graph of a Value at this moment.
+///
+/// # Safety
+/// A living Value on an attached thread.
+#[inline]
+pub unsafe fn graph_of<'py>(py: Python<'py>, value: *mut ValueObject) -> Bound<'py, PyGraph> {
+    debug_assert!(!value.is_null());
+    // SAFETY: by the contract of this function; a Value owns its graph, which changes under the lock of the Value only.
+    unsafe {
+        section(value.cast(), value.cast(), || Bound::from_borrowed_ptr(py, (*value).owner).cast_into_unchecked())
     }
 }
 
@@ -152,6 +177,7 @@ pub unsafe fn fill(
 ) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
     unsafe {
+        may_be_found(object.cast());
         ffi::Py_INCREF(owner);
         (*object).owner = owner;
         ptr::write(&raw mut (*object).handle, Handle::of_value(node, epoch));

@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::ptr;
 
 use burtorch_core::NodeId;
 use burtorch_core::ops::{Arity, Op};
@@ -17,10 +16,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PySet, PyTuple, PyWeakrefReference};
 
 use super::check::{checked, checked_for_sweep};
-use super::object::{ValueObject, cell_of, new_object};
+use super::object::{ValueObject, cell_of, graph_of, new_object, object_of};
+use crate::convert::critical_section::{living, locked};
 use crate::convert::entry::{attached, raise_python};
 use crate::convert::errors::IntoPython;
 use crate::graph::PyGraph;
+use crate::graph::branches::trunk_of;
 use crate::graph::parameters::with_gradients;
 use crate::node::critical_section::slot;
 
@@ -118,36 +119,54 @@ fn symbol(op: Op) -> &'static str {
 unsafe fn objects<'py>(
     py: Python<'py>,
     value: *mut ValueObject,
-    choose: impl FnOnce(Op, Vec<NodeId>) -> Vec<NodeId>,
+    choose: impl Fn(Op, Vec<NodeId>) -> Vec<NodeId>,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    loop {
+        // SAFETY: by the contract of this function.
+        if let Some(found) = unsafe { objects_now(py, value, &choose) }? {
+            return Ok(found);
+        }
+    }
+}
+
+/// The same, unless nodes were renumbered meanwhile.
+///
+/// # Safety
+/// As for `objects`.
+unsafe fn objects_now<'py>(
+    py: Python<'py>,
+    value: *mut ValueObject,
+    choose: &impl Fn(Op, Vec<NodeId>) -> Vec<NodeId>,
+) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
     // SAFETY: by the contract of this function. References into cells end before Python code may run, which is where weak
     // references are made: memory for these may start the garbage collector. For a Value it never does.
     unsafe {
-        let owner = || Bound::from_borrowed_ptr(py, (*value).owner).cast_into_unchecked::<PyGraph>();
-        let graphs: Vec<Bound<'py, PyGraph>> = std::iter::successors(Some(owner()), trunk).collect();
+        let graphs: Vec<Bound<'py, PyGraph>> = std::iter::successors(Some(graph_of(py, value)), trunk_of).collect();
         graphs.iter().try_for_each(look_at_new_handles)?;
         let Some((cell, node)) = checked(value) else { return Err(PyErr::fetch(py)) };
         let nodes = choose(cell.graph.op(node).or_raise(py)?, cell.graph.operands(node));
         let mut made: HashMap<(*mut ffi::PyObject, NodeId), Bound<'py, PyAny>> = HashMap::new();
         let mut found = Vec::new();
         found.try_reserve_exact(nodes.len()).map_err(|_| no_memory(nodes.len())).or_raise(py)?;
+        let epoch = cell.graph.epoch();
         for node in nodes {
-            let (owner, node) = home(owner(), node);
-            let object = match living(&owner, node) {
+            let (owner, node) = home(graph_of(py, value), node);
+            let object = match alive(&owner, node) {
                 Some(object) => object,
                 None => match made.get(&(owner.as_ptr(), node)) {
                     Some(object) => object.clone(),
                     None => {
-                        let cell = cell_of(owner.as_ptr());
-                        let epoch = cell.graph.epoch();
-                        let object = new_object(owner.as_ptr(), cell, node.index(), epoch);
-                        let object = Bound::from_owned_ptr_or_err(py, object)?;
+                        let object = Bound::from_owned_ptr_or_err(py, new_value(&owner, node))?;
                         made.insert((owner.as_ptr(), node), object.clone());
                         object
                     }
                 },
             };
             found.push(object);
+        }
+        // Without a GIL another thread may have renumbered the nodes while this one waited for a lock.
+        if checked(value).is_none_or(|(cell, _)| cell.graph.epoch() != epoch) {
+            return if ffi::PyErr_Occurred().is_null() { Ok(None) } else { Err(PyErr::fetch(py)) };
         }
         for object in made.into_values() {
             let standing = stand(&object)?;
@@ -156,26 +175,35 @@ unsafe fn objects<'py>(
                 found.iter_mut().filter(|found| found.is(&object)).for_each(|found| *found = standing.clone());
             }
         }
-        Ok(found)
+        Ok(Some(found))
     }
+}
+
+/// A Value for a node, or null with an error set.
+///
+/// # Safety
+/// The node exists.
+unsafe fn new_value(owner: &Bound<'_, PyGraph>, node: NodeId) -> *mut ffi::PyObject {
+    // SAFETY: a living graph, whose lock is held.
+    locked(owner, || unsafe {
+        let cell = cell_of(owner.as_ptr());
+        let epoch = cell.graph.epoch();
+        new_object(owner.as_ptr(), cell, node.index(), epoch)
+    })
 }
 
 fn no_memory(n: usize) -> burtorch_core::Error {
     burtorch_core::Error::OutOfMemory { bytes: n.saturating_mul(size_of::<usize>()), what: "operands" }
 }
 
-/// The parent graph of an open branch.
-fn trunk<'py>(graph: &Bound<'py, PyGraph>) -> Option<Bound<'py, PyGraph>> {
-    // SAFETY: under the GIL, for this statement.
-    let cell = unsafe { cell_of(graph.as_ptr()) };
-    cell.trunk(graph.py())
-}
-
 /// The graph of a node, and the node there: a proxy of a branch represents a frozen one.
 fn home(mut graph: Bound<'_, PyGraph>, mut node: NodeId) -> (Bound<'_, PyGraph>, NodeId) {
-    // SAFETY: under the GIL, for this statement.
-    while let Some(frozen) = unsafe { cell_of(graph.as_ptr()) }.graph.proxied(node)
-        && let Some(trunk) = trunk(&graph)
+    let frozen_at = |graph: &Bound<'_, PyGraph>, node| {
+        // SAFETY: a living graph, whose lock is held.
+        locked(graph, || unsafe { cell_of(graph.as_ptr()) }.graph.proxied(node))
+    };
+    while let Some(frozen) = frozen_at(&graph, node)
+        && let Some(trunk) = trunk_of(&graph)
     {
         (graph, node) = (trunk, frozen);
     }
@@ -183,15 +211,15 @@ fn home(mut graph: Bound<'_, PyGraph>, mut node: NodeId) -> (Bound<'_, PyGraph>,
 }
 
 /// The object of a node, if one is alive.
-fn living<'py>(graph: &Bound<'py, PyGraph>, node: NodeId) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: under the GIL, for this function; a weak reference of a graph's objects is one to a Value.
-    unsafe {
+fn alive<'py>(graph: &Bound<'py, PyGraph>, node: NodeId) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: the lock of the graph is held; a weak reference of a graph's objects is one to a Value.
+    locked(graph, || unsafe {
         let cell = cell_of(graph.as_ptr());
         let object = cell.objects.get(graph.py(), node.index())?;
         let value = object.as_ptr().cast::<ValueObject>();
         let is_it = (*value).owner == graph.as_ptr() && node_now(value) == Some(node);
         is_it.then_some(object)
-    }
+    })
 }
 
 /// The node of a Value, if it still exists.
@@ -213,16 +241,19 @@ fn stand<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let reference = PyWeakrefReference::new(object)?.unbind();
     let value = object.as_ptr().cast::<ValueObject>();
-    // SAFETY: a living Value under the GIL; it owns its graph.
-    unsafe {
-        let Some(node) = node_now(value) else { return Ok(object.clone()) };
-        let graph = Bound::from_borrowed_ptr(py, (*value).owner).cast_into_unchecked::<PyGraph>();
-        if let Some(standing) = living(&graph, node) {
+    // SAFETY: a living Value, which owns its graph.
+    let graph = unsafe { graph_of(py, value) };
+    // SAFETY: the lock of the graph is held.
+    locked(&graph, || unsafe {
+        let Some(node) = node_now(value).filter(|_| (*value).owner == graph.as_ptr()) else {
+            return Ok(object.clone());
+        };
+        if let Some(standing) = alive(&graph, node) {
             return Ok(standing);
         }
         cell_of(graph.as_ptr()).objects.set(py, node.index(), reference);
-    }
-    Ok(object.clone())
+        Ok(object.clone())
+    })
 }
 
 /// Makes new Values the objects of their nodes, the oldest first. May run Python code.
@@ -230,27 +261,30 @@ fn look_at_new_handles(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     let py = graph.py();
     let mut values = Vec::new();
     let mut has_room = true;
-    // SAFETY: under the GIL, for this block; the handle of a Value lies in its object, which is alive while the
-    // handle is in the list and somebody has it.
-    unsafe {
+    // SAFETY: the lock of the graph is held; the memory of a Value is there while its handle is in the list.
+    locked(graph, || unsafe {
         let cell = cell_of(graph.as_ptr());
         cell.handles.for_each_unseen(|handle| {
-            let object =
-                ptr::from_mut(handle).byte_sub(std::mem::offset_of!(ValueObject, handle)).cast::<ffi::PyObject>();
-            if handle.is_of_value() && handle.start != u32::MAX && has_room && ffi::Py_REFCNT(object) > 0 {
+            if handle.is_of_value()
+                && handle.start != u32::MAX
+                && has_room
+                && let Some(value) = living(py, object_of(handle))
+            {
                 has_room = values.try_reserve(1).is_ok();
                 if has_room {
-                    values.push(Bound::from_borrowed_ptr(py, object));
+                    values.push(value);
                 }
             }
         });
-        if !has_room {
-            return Err(no_memory(values.len())).or_raise(py);
+        if has_room {
+            cell.handles.set_seen();
         }
-        cell.handles.set_seen();
+    });
+    if !has_room {
+        return Err(no_memory(values.len())).or_raise(py);
     }
     // Skipped handles are read the next time, with all others.
     let looked = values.iter().rev().try_for_each(|value| stand(value).map(drop));
     // SAFETY: as above.
-    looked.inspect_err(|_| unsafe { cell_of(graph.as_ptr()) }.handles.forget_seen())
+    looked.inspect_err(|_| locked(graph, || unsafe { cell_of(graph.as_ptr()) }.handles.forget_seen()))
 }

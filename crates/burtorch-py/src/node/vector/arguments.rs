@@ -11,6 +11,7 @@ use crate::convert::errors::{IntoPython, if_any};
 use crate::convert::numbers::{float_buffer, number_of};
 use crate::convert::signals::ask_at;
 use crate::graph::cell::{AnyGraph, Cell, settle};
+use crate::graph::critical_section::Held;
 use crate::graph::parameters::{attach, parameter_nodes};
 use crate::graph::{LONG, PyGraph};
 use crate::node::branch_reads::is_foreign;
@@ -134,11 +135,8 @@ impl Operand {
     /// Its graph.
     pub fn owner<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyGraph>> {
         match self {
-            // SAFETY: a living Value owns its graph, which is a PyGraph.
-            Operand::Value(object) => unsafe {
-                let owner = (*object.as_ptr().cast::<value::ValueObject>()).owner;
-                Some(Bound::from_borrowed_ptr(py, owner).cast_into_unchecked())
-            },
+            // SAFETY: a living Value.
+            Operand::Value(object) => Some(unsafe { value::graph_of(py, object.as_ptr().cast()) }),
             Operand::Vector(vector) => Some(vector.get().owner(py).clone()),
             Operand::Tensor(_) | Operand::Numbers(_) => None,
         }
@@ -146,9 +144,19 @@ impl Operand {
 
     /// Its nodes as views, appending constants for numbers.
     pub fn views(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<View>> {
-        if let Some(owner) = self.owner(py).filter(|owner| is_foreign(cell, owner)) {
-            // A frozen graph that this branch reads.
-            // SAFETY: under the GIL; `owner` is another graph than that of `cell`.
+        // The graph of a Value of this one does not change while its lock is held.
+        let owner = match self {
+            // SAFETY: a living Value.
+            Operand::Value(object) => unsafe { (*object.as_ptr().cast::<value::ValueObject>()).owner },
+            Operand::Vector(vector) => vector.get().home().as_ptr(),
+            Operand::Tensor(_) | Operand::Numbers(_) => std::ptr::null_mut(),
+        };
+        if !owner.is_null()
+            && is_foreign(cell, owner)
+            && let Some(owner) = self.owner(py)
+        {
+            // A frozen graph that this branch reads: its nodes and handles do not change.
+            // SAFETY: `owner` is another graph than that of `cell`.
             let theirs = unsafe { value::cell_of(owner.as_ptr()) };
             let here = |view| match view {
                 View::Nodes(range) => crate::node::branch_reads::import(py, cell, &owner, range).map(View::Nodes),
@@ -225,7 +233,7 @@ pub fn atomically<'a, 'py, T>(
     build: impl FnOnce(&mut Cell) -> PyResult<T>,
 ) -> PyResult<New<'a, 'py, T>> {
     let py = owner.py();
-    let mut undo = Undo { owner, before: None };
+    let mut undo = Undo { owner, before: None, _held: Held::of(owner) };
     let what = owner.get().with(py, |cell| {
         super::reclaim_if_due(py, cell)?;
         undo.before = Some(cell.graph.mark());
@@ -275,6 +283,8 @@ impl<T> New<'_, '_, T> {
 struct Undo<'a, 'py> {
     owner: &'a Bound<'py, PyGraph>,
     before: Option<Mark>,
+    /// Until there are objects for the nodes, no other thread appends or removes any.
+    _held: Held,
 }
 
 impl Drop for Undo<'_, '_> {

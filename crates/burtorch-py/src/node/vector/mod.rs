@@ -7,6 +7,7 @@
 mod arguments;
 mod elementwise;
 mod functions;
+mod home;
 mod methods;
 mod numpy;
 mod operators;
@@ -42,6 +43,7 @@ pub use arguments::{
 };
 pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, unary_function, with_axis};
 pub use functions::{reduction_function, register_functions};
+use home::Home;
 pub use numpy::{NUMBER_ALONE, array_function, array_ufunc, read_dims};
 
 /// Contiguous scalars of a graph, or a concatenation of such runs.
@@ -72,7 +74,7 @@ pub use numpy::{NUMBER_ALONE, array_function, array_ufunc, read_dims};
 #[pyclass(frozen, name = "Vector", module = "burtorch", weakref, sequence)]
 pub struct PyVector {
     /// The graph; another one once a branch is joined.
-    owner: UnsafeCell<Py<PyGraph>>,
+    owner: Home,
     /// In the list of live handles from construction to drop; their addresses are stable, as the box never moves.
     runs: Box<[UnsafeCell<Handle>]>,
 }
@@ -83,36 +85,40 @@ unsafe impl Sync for PyVector {}
 #[pymethods]
 impl PyVector {
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
-        crate::convert::gc::traverse(self.home(), visit)
+        crate::convert::gc::traverse(&self.owner, visit)
     }
 }
 
 impl Drop for PyVector {
     fn drop(&mut self) {
-        let go = || {
-            // SAFETY: a Python object dies under the GIL; its graph is still alive, as it is owned.
-            let cell = unsafe { value::cell_of(self.home().as_ptr()) };
+        // SAFETY: a Python object dies on an attached thread.
+        let py = unsafe { Python::assume_attached() };
+        self.at_home(py, |home| {
+            // SAFETY: its graph is still alive, as it is owned, and its lock is held.
+            let cell = unsafe { value::cell_of(home.as_ptr()) };
             crate::graph::forget(cell, std::ptr::from_ref(self) as usize);
             for run in &self.runs {
                 // SAFETY: the handle is valid until this box goes, and in a list since it was made.
                 unsafe { handle::unlink(run.get()) }
             }
-        };
-        // SAFETY: the graph is alive.
-        unsafe { locked_graph(self.home().as_ptr(), go) }
+        });
     }
 }
 
 impl PyVector {
     pub(super) fn home(&self) -> &Py<PyGraph> {
-        // SAFETY: under the GIL; `set_owner` runs while no reference that this returns is held.
-        unsafe { &*self.owner.get() }
+        self.owner.get()
+    }
+
+    /// Runs `f` with the graph, while no other thread uses it.
+    #[inline(always)]
+    pub(super) fn at_home<'py, R>(&self, py: Python<'py>, f: impl FnOnce(&Bound<'py, PyGraph>) -> R) -> R {
+        self.owner.locked(py, f)
     }
 
     /// Makes the nodes those of another graph: that of a joined branch.
     pub fn set_owner(&self, owner: Py<PyGraph>) {
-        // SAFETY: under the GIL, and no reference to the owner is in use.
-        drop(std::mem::replace(unsafe { &mut *self.owner.get() }, owner));
+        self.owner.set(owner);
     }
 
     /// The addresses of its handles.
@@ -122,12 +128,17 @@ impl PyVector {
 
     /// A vector of these runs of `owner`, which exist now.
     pub fn of_runs(owner: &Bound<'_, PyGraph>, runs: &[Range]) -> PyResult<Py<PyVector>> {
+        // SAFETY: a living graph.
+        unsafe { locked_graph(owner.as_ptr(), || Self::of_runs_locked(owner, runs)) }
+    }
+
+    fn of_runs_locked(owner: &Bound<'_, PyGraph>, runs: &[Range]) -> PyResult<Py<PyVector>> {
         let py = owner.py();
         let vector = owner.get().look(py, |cell| {
             let epoch = cell.graph.epoch();
             let handle = |r: &Range| UnsafeCell::new(Handle::of_run(*r, epoch));
             let vector = PyVector {
-                owner: UnsafeCell::new(owner.clone().unbind()),
+                owner: Home::new(owner.clone().unbind()),
                 runs: runs.iter().filter(|run| !run.is_empty()).map(handle).collect(),
             };
             for run in &vector.runs {
@@ -170,9 +181,23 @@ impl PyVector {
         self.runs.iter().map(|run| unsafe { (*run.get()).range().len() }).sum()
     }
 
+    /// Runs `f`, which only reads, on the graph and its cell.
+    fn look<'py, T>(
+        &self,
+        py: Python<'py>,
+        f: impl FnOnce(&Bound<'py, PyGraph>, &mut Cell) -> PyResult<T>,
+    ) -> PyResult<T> {
+        self.at_home(py, |home| home.get().look(py, |cell| f(home, cell)))
+    }
+
+    /// Runs `f` on the cell of the graph, unless that is busy.
+    fn change<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
+        self.at_home(py, |home| home.get().with(py, f))
+    }
+
     /// The runs, checked.
     pub fn ranges(&self, py: Python<'_>) -> PyResult<Vec<Range>> {
-        self.home().get().look(py, |cell| self.ranges_in(py, cell))
+        self.look(py, |_, cell| self.ranges_in(py, cell))
     }
 
     /// The runs, checked against the cell of this vector's graph.
@@ -195,9 +220,12 @@ impl PyVector {
     /// The graph, if this is one run of it and the graph can be appended to: it is not in use, and not a
     /// branch of another.
     pub fn plain_owner<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, PyGraph>> {
-        // SAFETY: under the GIL, for this statement; the graph lives, as it is owned.
-        let cell = unsafe { value::cell_of(self.home().as_ptr()) };
-        (self.runs.len() == 1 && !cell.is_busy() && cell.branching.is_none()).then(|| self.owner(py))
+        let is_plain = self.at_home(py, |home| {
+            // SAFETY: the lock of the graph is held; it lives, as it is owned.
+            let cell = unsafe { value::cell_of(home.as_ptr()) };
+            self.runs.len() == 1 && !cell.is_busy() && cell.branching.is_none()
+        });
+        is_plain.then(|| self.owner(py))
     }
 
     /// The run of a single-run vector, checked against the cell of its graph.
@@ -212,8 +240,9 @@ impl PyVector {
         Ok(handle.range())
     }
 
-    /// Node `k`, checked.
-    fn node(&self, py: Python<'_>, k: usize) -> PyResult<NodeId> {
+    /// Node `k` of `home`, its graph, checked.
+    fn node_at(&self, home: &Bound<'_, PyGraph>, k: usize) -> PyResult<NodeId> {
+        let py = home.py();
         let mut k = k;
         for run in &self.runs {
             // SAFETY: the GIL is held, so no other thread changes the handles.
@@ -221,7 +250,7 @@ impl PyVector {
             match k.checked_sub(handle.range().len()) {
                 Some(rest) => k = rest,
                 None => {
-                    return self.home().get().look(py, |cell| {
+                    return home.get().look(py, |cell| {
                         let last = NodeId::from_index(handle.last());
                         handle.epoch = cell.graph.check(last, handle.epoch).or_raise(py)?;
                         Ok(NodeId::from_index(handle.start + k as u32))
@@ -235,7 +264,7 @@ impl PyVector {
     /// Reads a number of each node.
     fn read(&self, py: Python<'_>, grads: bool) -> PyResult<Numbers> {
         self.home().get().not_traced(py, "reading .data or .grad")?;
-        self.home().get().look(py, |cell| {
+        self.look(py, |_, cell| {
             let ranges = self.ranges_in(py, cell)?;
             if cell.graph.scalar_type().fits_float() {
                 return cell.graph.floats(&ranges, grads).or_raise(py).map(Numbers::Floats);
@@ -248,8 +277,7 @@ impl PyVector {
 
     /// The numbers, or the gradients, for Python.
     fn array<'py>(&self, py: Python<'py>, of_grads: bool) -> PyResult<Bound<'py, PyAny>> {
-        let owner = self.owner(py);
-        let array = owner.get().look(py, |cell| {
+        let array = self.look(py, |owner, cell| {
             let ranges = self.ranges_in(py, cell)?;
             if let [range] = ranges[..]
                 && let Some(array) = crate::node::node_values::shared(owner, cell, range, of_grads)
@@ -280,7 +308,7 @@ impl PyVector {
         if !is_one && data.len() != self.n() {
             return Err(wrong_count(self.n(), data.len()));
         }
-        self.home().get().with(py, |cell| {
+        self.change(py, |cell| {
             let ranges = self.ranges_in(py, cell)?;
             let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
             for (k, node) in nodes.enumerate() {
@@ -304,7 +332,7 @@ impl PyVector {
         if data.len() != self.n() {
             return Err(wrong_count(self.n(), data.len()));
         }
-        self.home().get().with(py, |cell| {
+        self.change(py, |cell| {
             let ranges = self.ranges_in(py, cell)?;
             let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
             for (node, &x) in nodes.zip(&data) {

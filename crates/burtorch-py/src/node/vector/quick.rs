@@ -60,7 +60,8 @@ unsafe fn items_of(x: *mut ffi::PyObject) -> Option<(*const *mut ffi::PyObject, 
     debug_assert!(!x.is_null());
     // SAFETY: a list's items stand in an array of its own, a tuple's in the object.
     unsafe {
-        if ffi::PyList_CheckExact(x) != 0 {
+        // Without a GIL the caller has made a tuple of the list.
+        if cfg!(not(Py_GIL_DISABLED)) && ffi::PyList_CheckExact(x) != 0 {
             let list = x.cast::<ffi::PyListObject>();
             Some(((*list).ob_item as *const *mut ffi::PyObject, ffi::PyList_GET_SIZE(x) as usize))
         } else if ffi::PyTuple_CheckExact(x) != 0 {

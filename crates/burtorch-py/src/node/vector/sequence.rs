@@ -55,13 +55,17 @@ impl PyVector {
         if let Ok(slice) = index.cast::<PySlice>() {
             let at = slice.indices(n as isize)?;
             if at.step == 1 {
-                let ranges = cut(&vector.ranges(py)?, at.start as usize, at.slicelength);
-                return Ok(PyVector::of_runs(vector.owner(py), &ranges)?.into_bound(py).into_any());
+                return vector.at_home(py, |home| {
+                    let ranges = cut(&vector.ranges(py)?, at.start as usize, at.slicelength);
+                    Ok(PyVector::of_runs(home, &ranges)?.into_bound(py).into_any())
+                });
             }
             let places = (0..at.slicelength as isize).map(|k| (at.start + k * at.step) as usize);
-            let single = |k| Ok(Range::new(vector.node(py, k)?, 1));
-            let ranges = places.map(single).collect::<PyResult<Vec<_>>>()?;
-            return Ok(PyVector::of_runs(vector.owner(py), &ranges)?.into_bound(py).into_any());
+            return vector.at_home(py, |home| {
+                let single = |k| Ok(Range::new(vector.node_at(home, k)?, 1));
+                let ranges = places.map(single).collect::<PyResult<Vec<_>>>()?;
+                Ok(PyVector::of_runs(home, &ranges)?.into_bound(py).into_any())
+            });
         }
         let k: isize = index.extract().map_err(|error: PyErr| {
             if error.is_instance_of::<PyOverflowError>(py) {
@@ -73,7 +77,7 @@ impl PyVector {
         if k < 0 || k as usize >= n {
             return Err(PyIndexError::new_err(format!("index {k} of a Vector of {n}")));
         }
-        wrap(vector.owner(py), vector.node(py, k as usize)?)
+        vector.at_home(py, |home| wrap(home, vector.node_at(home, k as usize)?))
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
