@@ -234,10 +234,7 @@ impl<E: ArrayFloat> Plan<E> {
                 Step::Loop(step) => *singular = singular.or(step.run(floats, ints, &given, &given_ints)?),
                 Step::Choice(step) => *singular = singular.or(step.run(floats, ints, &given, &given_ints)?),
                 Step::Rows(step) => {
-                    let pass = match &mut pass {
-                        Some(pass) => Some(&mut **pass),
-                        None => None,
-                    };
+                    let pass = pass.as_deref_mut();
                     *singular = singular.or(step.run(floats, ints, arguments, (&given, &given_ints), pass)?);
                 }
                 Step::Sparse(step) => step.run(floats, arguments, &mut checked, &given)?,
