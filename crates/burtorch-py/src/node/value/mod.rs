@@ -28,7 +28,6 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 pub use check::{checked, checked_for_sweep};
-pub(crate) use methods::c_str;
 pub use methods::method;
 pub use object::{ValueObject, cell_of, graph_of, is_value, new_object, object_of, value_type};
 

@@ -1,4 +1,4 @@
-//! Named methods of `Vector`: reductions, softmax, and one method per unary op of the op table.
+//! Named methods of `Vector`: reductions, softmax, and one method per unary op of the op table, which `Array` has too.
 
 #![allow(unsafe_code)]
 use std::ffi::CString;
@@ -6,10 +6,12 @@ use std::ffi::CString;
 use burtorch_core::{Op, ops};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use super::{PyVector, functions, unary_function};
+use crate::array::array::PyArray;
 use crate::convert::entry::caught;
-use crate::node::value::{c_str, method};
+use crate::node::value::method;
 
 #[pymethods]
 impl PyVector {
@@ -33,7 +35,7 @@ unsafe extern "C" fn unary_method<const OP: u8>(
     vector: *mut ffi::PyObject,
     _no_arguments: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes a living Vector under its lock.
+    // SAFETY: the interpreter passes a living Vector or Array under its lock.
     caught(|| unsafe { unary_function(ops::OP_INFO[OP as usize].op, vector) })
 }
 
@@ -45,16 +47,17 @@ unsafe extern "C" fn reduction_method<const OP: u8>(
     caught(|| unsafe { functions::reduction_function(ops::OP_INFO[OP as usize].op, vector, true) })
 }
 
+/// A method without arguments.
+fn defined(name: &str, result: &str, doc: &str, call: ffi::PyCFunction) -> ffi::PyMethodDef {
+    let kept = |text: String| CString::new(text).map_or(c"", |text| &*Box::leak(text.into_boxed_c_str()));
+    let doc = kept(format!("{name}($self, /)\n--\n\n{result}: {doc}."));
+    method(kept(name.to_string()), doc, ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: call })
+}
+
 /// The methods of reductions whose rows name one.
 fn reduction_methods(all: &[(Op, ffi::PyCFunction)]) -> Vec<ffi::PyMethodDef> {
     let named = all.iter().filter(|(op, _)| !op.info().method.is_empty());
-    let kept = |text: String| CString::new(text).map_or(c"", |text| &*Box::leak(text.into_boxed_c_str()));
-    let defined = |&(op, call): &(Op, ffi::PyCFunction)| {
-        let (name, doc) = (op.info().method, op.info().doc);
-        let doc = kept(format!("{name}($self, /)\n--\n\nA Value: {doc}."));
-        method(kept(name.to_string()), doc, ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: call })
-    };
-    named.map(defined).collect()
+    named.map(|&(op, call)| defined(op.info().method, "A Value", op.info().doc, call)).collect()
 }
 
 macro_rules! define_methods {
@@ -70,25 +73,33 @@ macro_rules! define_methods {
             reduction_methods(&[ $( (Op::$R, reduction_method::<{ Op::$R as u8 }> as ffi::PyCFunction), )* ])
         }
 
-        fn op_methods() -> Vec<ffi::PyMethodDef> {
-            vec![ $( method(c_str!(stringify!($name)),
-                c_str!(stringify!($name), "($self, /)\n--\n\nA new Vector, element by element: ", $doc, "."),
-                ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: unary_method::<{ Op::$Op as u8 }> }), )* ]
+        fn op_methods() -> Vec<(Op, ffi::PyCFunction)> {
+            vec![ $( (Op::$Op, unary_method::<{ Op::$Op as u8 }> as ffi::PyCFunction), )* ]
         }
     };
 }
 
 burtorch_core::for_each_op!(define_methods);
 
-/// Adds a method per unary op, and those of reductions, to the class.
+/// Adds a method per unary op to Vectors and Arrays, and those of reductions to Vectors.
 pub fn register(py: Python<'_>) -> PyResult<()> {
-    let class = py.get_type::<PyVector>();
-    for definition in Vec::leak([op_methods(), reductions()].into_iter().flatten().collect::<Vec<_>>()) {
+    let of = |result, is_method: fn(Op) -> bool| {
+        let named = op_methods().into_iter().filter(move |(op, _)| is_method(*op));
+        named.map(move |(op, call)| defined(op.name(), result, op.info().doc, call))
+    };
+    let of_vectors = of("A new Vector, element by element", |_| true).chain(reductions()).collect();
+    add(&py.get_type::<PyVector>(), of_vectors)?;
+    // `inv` of a matrix would be taken for its inverse.
+    add(&py.get_type::<PyArray>(), of("A new Array, element by element", |op| op != Op::Inv).collect())
+}
+
+fn add(class: &Bound<'_, PyType>, methods: Vec<ffi::PyMethodDef>) -> PyResult<()> {
+    for definition in Vec::leak(methods) {
         // SAFETY: the definition is never freed, as the interpreter keeps pointers to it; the class is a living type.
         let (name, descriptor) = unsafe {
             let name = std::ffi::CStr::from_ptr(definition.ml_name);
             let made = ffi::PyDescr_NewMethod(class.as_type_ptr(), definition);
-            (name, Bound::from_owned_ptr_or_err(py, made)?)
+            (name, Bound::from_owned_ptr_or_err(class.py(), made)?)
         };
         class.setattr(name, descriptor)?;
     }
