@@ -310,7 +310,6 @@ macro_rules! c_str {
         }
     };
 }
-pub(crate) use c_str;
 
 macro_rules! define_methods {
     (
