@@ -3,8 +3,8 @@
 
 use burtorch_core::array::{
     Apart, Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Cone, Csr, Cumulate, Data,
-    Dims, Dot, Element, Floats, Given, Handle, Index, Length, Loop, OfParameters, OverRows, Places, Plan, Reduce, Row,
-    Rows as ArrayRows, ScanOptions, Solve, SparseDot, SparseKind, Swept, Tape, Type, ValueId, Variable,
+    Dims, Dot, Element, Floats, Given, Handle, Index, Length, Loop, OfParameters, OverRows, PassingPlan, Places, Plan,
+    Reduce, Row, Rows as ArrayRows, ScanOptions, Solve, SparseDot, SparseKind, Swept, Tape, Type, ValueId, Variable,
 };
 use burtorch_core::compress::{Client, Compressor, Count, Largest, Message, Quantiser, Sparsifier, Support, Values};
 use burtorch_core::data::{Csr as SparseSamples, Dataset, Division, LibsvmOptions, SyntheticOptions, Target};
@@ -78,6 +78,7 @@ are_send_and_sync!(
     ArrayProgram,
     Argument<'static, f64>,
     Plan<f64>,
+    PassingPlan<f64>,
     Axes,
     Cone,
     Handle,

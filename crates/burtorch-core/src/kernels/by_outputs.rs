@@ -15,7 +15,7 @@ const MOST: usize = 32;
 const CUT: usize = 12;
 
 /// Some outputs of a layer, and their numbers.
-pub struct Part<'a, E> {
+pub(super) struct Part<'a, E> {
     /// Which outputs.
     pub outputs: Range<usize>,
     /// Their rows of a matrix with one row for each output.
@@ -28,7 +28,7 @@ pub struct Part<'a, E> {
 
 /// Calls `compute` for all of `n_out` outputs on up to `n_threads` threads. `work` counts multiply-adds of all outputs; each
 /// thread takes `room` numbers of `memory`.
-pub fn by_outputs<E: Send>(
+pub(super) fn by_outputs<E: Send>(
     (n_threads, work): (usize, usize),
     n_out: usize,
     rows: &mut [E],
