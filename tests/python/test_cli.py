@@ -286,8 +286,8 @@ def test_a_training_that_diverges_says_so(monkeypatch, capsys, small, tmp_path):
             self.oracle = real_oracle(model, **options)
             self.n_calls = 0
 
-        def __call__(self, contexts, targets):
-            loss, grad = self.oracle(contexts, targets)
+        def __call__(self, contexts, targets, **options):
+            loss, grad = self.oracle(contexts, targets, **options)
             self.n_calls += 1
             return (loss if self.n_calls <= 5 else math.nan), grad
 

@@ -31,6 +31,7 @@ DEFINITIONS = {
     "burtorch-core/src/array/plan/again.rs": "ops that cost less than reading their result",
     "burtorch-core/src/array/plan/integers.rs": "which ops integers have",
     "burtorch-core/src/program/entries/record.rs": "reductions and their derivatives are made of ops",
+    "burtorch-core/src/array/plan/passing.rs": "sums to which zeros are added",
     "burtorch-core/src/array/plan/reducer.rs": "the largest and the smallest by pairs",
     "burtorch-core/src/array/simplify.rs": "products and quotients that are one product",
     "burtorch-py/src/array/functions.rs": "reductions of arrays by the ops of sequences",

@@ -145,14 +145,19 @@ def test_points_and_memory_of_the_caller():
         ({"random_backward": 1.5, "draw": Draw(1)}, "above 0 and at most 1"),
         ({"random_backward": math.nan, "draw": Draw(1)}, "above 0 and at most 1"),
         ({"random_backward": 0.5}, "needs draw="),
-        ({"random_backward": 0.5, "draw": Draw(1), "wanted": [1]}, "combined only with at, out and draw"),
-        ({"random_backward": 0.5, "draw": Draw(1), "deadline": 1.0}, "combined only with at, out and draw"),
-        ({"random_backward": 0.5, "draw": Draw(1), "on_stop": "partial"}, "combined only with at, out and draw"),
+        (
+            {"random_backward": 0.5, "draw": Draw(1), "wanted": [1]},
+            "combined only with at, out, draw, stop and deadline",
+        ),
+        (
+            {"random_backward": 0.5, "draw": Draw(1), "on_stop": "partial"},
+            "combined only with at, out, draw, stop and deadline",
+        ),
         (
             {"random_backward": 0.5, "draw": Draw(1), "compress": bt.compress.TopK(2)},
-            "combined only with at, out and draw",
+            "combined only with at, out, draw, stop and deadline",
         ),
-        ({"random_backward": 0.5, "draw": Draw(1), "client": 1}, "combined only with at, out and draw"),
+        ({"random_backward": 0.5, "draw": Draw(1), "client": 1}, "combined only with at, out, draw, stop and deadline"),
     ],
 )
 def test_invalid_arguments_are_refused(options, text):

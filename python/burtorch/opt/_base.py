@@ -99,7 +99,6 @@ class Method:
     _takes_clients: ClassVar[bool] = False
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
-        cls._check_names(named)
         given = {**dict(zip(("problem",), arguments, strict=False)), **named}
         for name, (kind, example) in _KINDS.items():
             found = given.get(name)
@@ -107,6 +106,7 @@ class Method:
                 continue
             if found is not None:
                 of_kind(found, kind, name, example)
+        cls._check_names(named)
         return super().__new__(cls)
 
     @classmethod

@@ -5,7 +5,7 @@
 
 use crate::convert::signals::quietly;
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -44,9 +44,10 @@ pub fn buffer_of(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
     refuse_masked(object)?;
     PyUntypedBuffer::get(object).map_err(|error| {
         // A buffer without dimensions has no shape, and PyO3 refuses it for that.
-        let n_dimensions = object.getattr("ndim").and_then(|n| n.extract::<usize>());
-        match n_dimensions {
-            Ok(0) => {
+        let is_refused = error.is_instance_of::<PyBufferError>(object.py());
+        let n_dimensions = || object.getattr("ndim").and_then(|n| n.extract::<usize>());
+        match is_refused.then(n_dimensions) {
+            Some(Ok(0)) => {
                 PyTypeError::new_err("expected an array of numbers, found one without dimensions; use x.reshape(1)")
             }
             _ => error,
