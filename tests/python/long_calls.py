@@ -778,7 +778,12 @@ LIKE_NUMPY = (
     "reshape roll sort split squeeze std sum swapaxes take take_along_axis tensordot tile transpose tril triu var "
     "vstack "
 ).split()
-short("appends an instruction to a trace, or is refused", "Array", *(f"Array.{method}" for method in OF_ARRAYS))
+OPS_OF_ARRAYS = [name for name in OPS if hasattr(bt.Array, name) and name not in OF_ARRAYS]
+short(
+    "appends an instruction to a trace, or is refused",
+    "Array",
+    *(f"Array.{method}" for method in (*OF_ARRAYS, *OPS_OF_ARRAYS)),
+)
 short("appends an instruction to a trace, or is NumPy's own function", *LIKE_NUMPY)
 short("makes a function", "grad", "value_and_grad", "hessian", "jacobian", "hvp", "vmap", "checkpoint")
 

@@ -26,7 +26,7 @@ def test_only_inv_is_missing():
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_method_is_its_function(name, dtype):
-    x = np.array([[0.25, 0.5], [0.75, 1.0]])
+    x = np.array([[0.25, 0.5], [0.75, 1.0]]) + (name == "acosh")
     function = getattr(bt, name)
     graph = bt.Graph(dtype=dtype)
     a, b = graph.array(x), graph.array(x)

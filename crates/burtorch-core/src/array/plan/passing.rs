@@ -142,6 +142,8 @@ impl<E: ArrayFloat> PassingPlan<E> {
             outputs.push(sum);
             ranges.push(range);
         }
+        // The last range first, as a backward pass reaches the last layer first.
+        outputs[1..].reverse();
         let program = in_columns(fold::folded::<E>(lowered(&program.with_outputs(outputs))?)?)?;
         let sums = &program.outputs()[1..];
         let rows: Vec<_> = sums.iter().filter_map(|&v| rows_of(&program, v)).collect();
@@ -160,7 +162,7 @@ impl<E: ArrayFloat> PassingPlan<E> {
     /// Runs it as [`Plan::run`] does; returns the value. Where `take` does not go on, that is [`Error::Interrupted`].
     pub fn run(&mut self, arguments: &[Argument<'_, E>], parameters: &[&[E]], take: &mut TakePart<'_, E>) -> Result<E> {
         let PassingPlan { plan, ranges } = self;
-        plan.run_passing(arguments, parameters, &mut |k, part| match take(ranges[k - 1].clone(), part) {
+        plan.run_passing(arguments, parameters, &mut |k, part| match take(ranges[ranges.len() - k].clone(), part) {
             true => Ok(()),
             false => Err(Error::Interrupted),
         })?;

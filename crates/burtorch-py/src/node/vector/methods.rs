@@ -83,25 +83,28 @@ burtorch_core::for_each_op!(define_methods);
 
 /// Adds a method per unary op to Vectors and Arrays, and those of reductions to Vectors.
 pub fn register(py: Python<'_>) -> PyResult<()> {
-    let of = |result, is_method: fn(Op) -> bool| {
-        let named = op_methods().into_iter().filter(move |(op, _)| is_method(*op));
-        named.map(move |(op, call)| defined(op.name(), result, op.info().doc, call))
-    };
-    let of_vectors = of("A new Vector, element by element", |_| true).chain(reductions()).collect();
-    add(&py.get_type::<PyVector>(), of_vectors)?;
-    // `inv` of a matrix would be taken for its inverse.
-    add(&py.get_type::<PyArray>(), of("A new Array, element by element", |op| op != Op::Inv).collect())
-}
-
-fn add(class: &Bound<'_, PyType>, methods: Vec<ffi::PyMethodDef>) -> PyResult<()> {
-    for definition in Vec::leak(methods) {
-        // SAFETY: the definition is never freed, as the interpreter keeps pointers to it; the class is a living type.
-        let (name, descriptor) = unsafe {
-            let name = std::ffi::CStr::from_ptr(definition.ml_name);
-            let made = ffi::PyDescr_NewMethod(class.as_type_ptr(), definition);
-            (name, Bound::from_owned_ptr_or_err(class.py(), made)?)
-        };
-        class.setattr(name, descriptor)?;
+    let vectors = py.get_type::<PyVector>();
+    for (op, call) in op_methods() {
+        add(&vectors, defined(op.name(), "A new Vector, element by element", op.info().doc, call))?;
+    }
+    reductions().into_iter().try_for_each(|method| add(&vectors, method))?;
+    let arrays = py.get_type::<PyArray>();
+    for (op, call) in op_methods() {
+        // `round` takes decimals, and `inv` of a matrix would be taken for its inverse.
+        if op.name() != "inv" && !arrays.hasattr(op.name())? {
+            add(&arrays, defined(op.name(), "A new Array, element by element", op.info().doc, call))?;
+        }
     }
     Ok(())
+}
+
+fn add(class: &Bound<'_, PyType>, method: ffi::PyMethodDef) -> PyResult<()> {
+    let definition = Box::leak(Box::new(method));
+    // SAFETY: the definition is never freed, as the interpreter keeps pointers to it; the class is a living type.
+    let (name, descriptor) = unsafe {
+        let name = std::ffi::CStr::from_ptr(definition.ml_name);
+        let made = ffi::PyDescr_NewMethod(class.as_type_ptr(), definition);
+        (name, Bound::from_owned_ptr_or_err(class.py(), made)?)
+    };
+    class.setattr(name, descriptor)
 }
