@@ -778,7 +778,9 @@ LIKE_NUMPY = (
     "reshape roll sort split squeeze std sum swapaxes take take_along_axis tensordot tile transpose tril triu var "
     "vstack "
 ).split()
-OPS_OF_ARRAYS = [name for name in OPS if hasattr(bt.Array, name) and name not in OF_ARRAYS]
+# Names in the op table: functions, and methods of Values, Vectors and Arrays.
+OPS = {op["name"] for op in bt.system.ops() if op["arity"] != "nullary"} | {"elu", "leaky_relu"}
+OPS_OF_ARRAYS = sorted(name for name in OPS if hasattr(bt.Array, name) and name not in OF_ARRAYS)
 short(
     "appends an instruction to a trace, or is refused",
     "Array",
@@ -803,9 +805,6 @@ LIKE = {
     + [f"opt.{kind}.run" for kind in OF_OPT if kind != "GD"],
 }
 LIKE = {name: [call for call in calls if call not in SHORT] for name, calls in LIKE.items()}
-
-# Names in the op table: functions, and methods of Values and Vectors.
-OPS = {op["name"] for op in bt.system.ops() if op["arity"] != "nullary"} | {"elu", "leaky_relu"}
 
 
 def public():
