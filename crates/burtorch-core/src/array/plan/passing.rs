@@ -142,7 +142,7 @@ impl<E: ArrayFloat> PassingPlan<E> {
             outputs.push(sum);
             ranges.push(range);
         }
-        // The last range first, as a backward pass reaches the last layer first.
+        // The last range first, if the program leaves the order open.
         outputs[1..].reverse();
         let program = in_columns(fold::folded::<E>(lowered(&program.with_outputs(outputs))?)?)?;
         let sums = &program.outputs()[1..];
