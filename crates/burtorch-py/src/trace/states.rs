@@ -182,7 +182,7 @@ mod held {
     /// A state on its way between threads.
     struct Taken(*mut FunctionState);
 
-    // SAFETY: the state is in use by nobody else.
+    // SAFETY: no other thread uses the state.
     unsafe impl Send for Taken {}
 
     /// The states of a new Function.
