@@ -36,6 +36,7 @@ mod integers;
 mod carried;
 mod hidden;
 mod inner;
+mod jumps;
 mod number_loop;
 
 mod control;

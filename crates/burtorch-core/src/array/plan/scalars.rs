@@ -11,6 +11,7 @@
 use std::marker::PhantomData;
 
 use super::super::expansion::MathOp;
+use super::jumps::{Instr, Number, Step, again, jump, moves, unless, unless_holds};
 use super::math::{ArrayFloat, BlockOp};
 use super::together::{Item, Operation, all_reads, together};
 use crate::error::Result;
@@ -19,21 +20,6 @@ use crate::kernels::{OneOfTwo, Two};
 use crate::ops::Function;
 use crate::scalar::RowMath;
 use crate::simd::{Level, Real, for_each_function, level};
-
-/// Of the slots, the instruction, and the number that the step before computed; where a run pauses, or null at its end.
-type Step<E> = unsafe extern "rust-preserve-none" fn(*mut E, *const Instr<E>, E) -> *const Instr<E>;
-
-struct Instr<E> {
-    step: Step<E>,
-    of: [u32; 3],
-    to: u32,
-}
-
-impl<E> Clone for Instr<E> {
-    fn clone(&self) -> Self {
-        Instr { ..*self }
-    }
-}
 
 impl<E> std::fmt::Debug for Instr<E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -266,113 +252,6 @@ impl Cursor {
 /// There are no more than the slots that the instruction before named.
 unsafe extern "rust-preserve-none" fn stop<E>(_slots: *mut E, _at: *const Instr<E>, _last: E) -> *const Instr<E> {
     std::ptr::null()
-}
-
-/// Goes on so many instructions later.
-///
-/// # Safety
-/// There are so many, and those that follow may run on these slots.
-unsafe extern "rust-preserve-none" fn jump<E>(slots: *mut E, at: *const Instr<E>, last: E) -> *const Instr<E> {
-    debug_assert!(!at.is_null());
-    // SAFETY: by the contract.
-    unsafe {
-        let next = at.add((*at).to as usize);
-        become ((*next).step)(slots, next, last)
-    }
-}
-
-/// Moves so many numbers, the first one first.
-///
-/// # Safety
-/// As of [`step`], of all slots from which and to which it moves.
-unsafe extern "rust-preserve-none" fn moves<E: ArrayFloat>(
-    slots: *mut E,
-    at: *const Instr<E>,
-    last: E,
-) -> *const Instr<E> {
-    debug_assert!(!at.is_null());
-    // SAFETY: by the contract.
-    unsafe {
-        let Instr { of: [from, n, _], to, .. } = &*at;
-        let (from, to) = (slots.add(*from as usize), slots.add(*to as usize));
-        for k in 0..*n as usize {
-            *to.add(k) = *from.add(k);
-        }
-        let next = at.add(1);
-        become ((*next).step)(slots, next, last)
-    }
-}
-
-/// Goes on so many instructions later if a slot holds 0, else at the next one.
-///
-/// # Safety
-/// As of [`jump`].
-unsafe extern "rust-preserve-none" fn unless<E: ArrayFloat>(
-    slots: *mut E,
-    at: *const Instr<E>,
-    last: E,
-) -> *const Instr<E> {
-    debug_assert!(!at.is_null());
-    // SAFETY: by the contract.
-    unsafe {
-        if *slots.add((*at).of[0] as usize) == E::default() {
-            let next = at.add((*at).to as usize);
-            become ((*next).step)(slots, next, last)
-        }
-        let next = at.add(1);
-        become ((*next).step)(slots, next, last)
-    }
-}
-
-/// Goes on so many instructions later unless a comparison of two slots holds, else at the next one.
-///
-/// # Safety
-/// As of [`jump`].
-unsafe extern "rust-preserve-none" fn unless_holds<O: Number, E: ArrayFloat>(
-    slots: *mut E,
-    at: *const Instr<E>,
-    last: E,
-) -> *const Instr<E> {
-    debug_assert!(!at.is_null());
-    // SAFETY: by the contract.
-    unsafe {
-        let (x, y) = (*slots.add((*at).of[0] as usize), *slots.add((*at).of[1] as usize));
-        if O::of(x, y, y) == E::default() {
-            let next = at.add((*at).to as usize);
-            become ((*next).step)(slots, next, last)
-        }
-        let next = at.add(1);
-        become ((*next).step)(slots, next, last)
-    }
-}
-
-/// Goes on so many instructions earlier, or pauses there where no more steps are left.
-///
-/// # Safety
-/// As of [`jump`], of those before it.
-unsafe extern "rust-preserve-none" fn again<E: ArrayFloat>(
-    slots: *mut E,
-    at: *const Instr<E>,
-    last: E,
-) -> *const Instr<E> {
-    debug_assert!(!at.is_null());
-    // SAFETY: by the contract.
-    unsafe {
-        let (next, left) = (at.sub((*at).to as usize), slots.add((*at).of[0] as usize));
-        *left = *left - <E as Real>::of(1.0);
-        if *left <= E::default() {
-            return next;
-        }
-        become ((*next).step)(slots, next, last)
-    }
-}
-
-/// Code for one operation.
-trait Number {
-    /// Whether all operands are read before it, rather than where they are needed.
-    const EAGER: bool = false;
-
-    fn of<E: ArrayFloat>(x: E, y: E, z: E) -> E;
 }
 
 macro_rules! steps {
