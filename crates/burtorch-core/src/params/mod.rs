@@ -80,6 +80,8 @@ pub struct Parameters<'m, E: Float> {
     rng: ChaCha8Rng,
     /// Arrays held by other owners; while there are any the memory does not move.
     n_exports: usize,
+    /// Where the next tensor begins, in [`Parameters::again`].
+    again: Option<usize>,
     memory: PhantomData<&'m mut [E]>,
 }
 
@@ -122,6 +124,7 @@ impl<'m, E: Float> Parameters<'m, E> {
             bounds: Bounds::new(),
             rng: ChaCha8Rng::seed_from_u64(seed),
             n_exports: 0,
+            again: None,
             memory: PhantomData,
         }
     }
@@ -209,6 +212,11 @@ impl<'m, E: Float> Parameters<'m, E> {
     /// Appends a tensor. A name, if given, must be unique; without the feature `labels` names are ignored.
     pub fn tensor(&mut self, dims: &[usize], name: Option<&str>, init: Init, trainable: bool) -> Result<Tensor> {
         let shape = Shape::new(dims)?;
+        if let Some(start) = self.again {
+            let slice = self.slice(start..start.saturating_add(shape.n()))?;
+            self.again = Some(slice.range().end);
+            return Ok(Tensor { slice, shape });
+        }
         let named = name.map(|name| self.names.prepare(name)).transpose()?;
         init.check()?;
         let end = self.n + shape.n();

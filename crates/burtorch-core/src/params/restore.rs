@@ -22,6 +22,26 @@ impl<E: Float> Parameters<'_, E> {
         Ok(built)
     }
 
+    /// Runs `build` so that its tensors are existing numbers, one tensor after the other from `start` on, as when they were
+    /// appended. Values, names and what is frozen stay.
+    ///
+    /// ```
+    /// use burtorch_core::Parameters;
+    /// use burtorch_core::io::Contents;
+    /// use burtorch_core::nn::{Activation, Linear};
+    /// let mut params = Parameters::<f32>::new(0);
+    /// let layer = Linear::new(&mut params, 2, 3, true, Activation::Tanh, None)?;
+    /// let mut copy = Parameters::<f32>::from_bytes(&params.to_bytes(Contents::Values)?)?;
+    /// let again = copy.again(0, |p| Linear::new(p, 2, 3, true, Activation::Tanh, None))?;
+    /// assert_eq!(copy.len(), 9);
+    /// assert_eq!(copy.values_of(again.weight().slice())?, params.values_of(layer.weight().slice())?);
+    /// # Ok::<(), burtorch_core::Error>(())
+    /// ```
+    pub fn again<T>(&mut self, start: usize, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let outer = self.again.replace(start);
+        build(Again { params: self, outer }.params)
+    }
+
     /// The generator of further random initial values.
     pub(crate) fn rng(&self) -> &ChaCha8Rng {
         &self.rng
@@ -67,6 +87,18 @@ impl<E: Float> Drop for Undo<'_, '_, E> {
             self.params.names.keep_below(self.n);
             self.params.bounds.keep_below(self.n);
         }
+    }
+}
+
+/// Parameters whose next tensors are existing numbers; as before when dropped.
+struct Again<'a, 'm, E: Float> {
+    params: &'a mut Parameters<'m, E>,
+    outer: Option<usize>,
+}
+
+impl<E: Float> Drop for Again<'_, '_, E> {
+    fn drop(&mut self) {
+        self.params.again = self.outer;
     }
 }
 

@@ -45,6 +45,11 @@ impl Selection {
         Ok(Selection { ranges: Some(ranges) })
     }
 
+    /// The selected ranges, ascending and apart from each other; `None` for all numbers.
+    pub fn ranges(&self) -> Option<impl Iterator<Item = std::ops::Range<usize>>> {
+        self.ranges.as_ref().map(|ranges| ranges.iter().map(|r| r.start as usize..r.end as usize))
+    }
+
     /// How many numbers of `n` are selected.
     pub fn len_of(&self, n: usize) -> usize {
         self.ranges.as_ref().map_or(n, |ranges| ranges.iter().map(ExactSizeIterator::len).sum())

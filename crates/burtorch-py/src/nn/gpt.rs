@@ -69,8 +69,11 @@ shape_getters! { PyGpt:
 #[pymethods]
 impl PyGpt {
     #[new]
-    #[pyo3(signature = (params, vocab=65, context=8, layers=6, heads=6, width=24, expansion=4, eps=1e-5,
-        final_norm=false, name=None))]
+    #[pyo3(
+        signature = (params, vocab=65, context=8, layers=6, heads=6, width=24, expansion=4, eps=1e-5, final_norm=false,
+            name=None, *, _start=None),
+        text_signature = "(params, vocab=65, context=8, layers=6, heads=6, width=24, expansion=4, eps=1e-05, final_norm=False, name=None)"
+    )]
     #[allow(clippy::too_many_arguments, reason = "the numbers that make a GPT, all with defaults")]
     fn new(
         params: &Bound<'_, PyParameters>,
@@ -83,10 +86,14 @@ impl PyGpt {
         eps: f64,
         final_norm: bool,
         name: Option<String>,
+        _start: Option<usize>,
     ) -> PyResult<Self> {
         params.get().need_kernels()?;
         let shape = GptShape { vocab, context, layers, heads, width, expansion, eps, final_norm };
-        let model = params.get().append(params.py(), |p| with_kernels!(p, p => Gpt::new(p, shape, name.as_deref())))?;
+        let model = params.get().append(
+            params.py(),
+            |p| with_kernels!(p, p => PyParameters::placed(p, _start, |p| Gpt::new(p, shape, name.as_deref()))),
+        )?;
         Ok(PyGpt { model, params: params.clone().unbind(), name })
     }
 

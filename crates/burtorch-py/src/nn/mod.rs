@@ -17,6 +17,7 @@ macro_rules! shape_getters {
     };
 }
 
+mod copies;
 pub mod gpt;
 pub mod layer_call;
 pub mod sample_loss;
@@ -149,7 +150,10 @@ shape_getters! { PyCharMlp:
 #[pymethods]
 impl PyCharMlp {
     #[new]
-    #[pyo3(signature = (params, vocab=27, context=16, embedding=64, hidden=64, name=None))]
+    #[pyo3(
+        signature = (params, vocab=27, context=16, embedding=64, hidden=64, name=None, *, _start=None),
+        text_signature = "(params, vocab=27, context=16, embedding=64, hidden=64, name=None)"
+    )]
     fn new(
         params: &Bound<'_, PyParameters>,
         #[pyo3(from_py_with = sizes::vocab)] vocab: usize,
@@ -157,11 +161,14 @@ impl PyCharMlp {
         #[pyo3(from_py_with = sizes::embedding)] embedding: usize,
         #[pyo3(from_py_with = sizes::hidden)] hidden: usize,
         name: Option<String>,
+        _start: Option<usize>,
     ) -> PyResult<Self> {
         params.get().need_kernels()?;
         let shape = CharMlpShape { vocab, context, embedding, hidden };
-        let model =
-            params.get().append(params.py(), |p| with_kernels!(p, p => CharMlp::new(p, shape, name.as_deref())))?;
+        let model = params.get().append(
+            params.py(),
+            |p| with_kernels!(p, p => PyParameters::placed(p, _start, |p| CharMlp::new(p, shape, name.as_deref()))),
+        )?;
         Ok(PyCharMlp { model, params: params.clone().unbind(), name })
     }
 
@@ -241,7 +248,11 @@ collected!(PyLinear: params);
 #[pymethods]
 impl PyLinear {
     #[new]
-    #[pyo3(signature = (params, n_in, n_out, bias=true, activation=None, name=None))]
+    #[pyo3(
+        signature = (params, n_in, n_out, bias=true, activation=None, name=None, *, _start=None),
+        text_signature = "(params, n_in, n_out, bias=True, activation=None, name=None)"
+    )]
+    #[allow(clippy::too_many_arguments, reason = "the numbers that make a layer, most with defaults")]
     fn new(
         params: &Bound<'_, PyParameters>,
         #[pyo3(from_py_with = sizes::n_in)] n_in: usize,
@@ -249,13 +260,14 @@ impl PyLinear {
         bias: bool,
         activation: Option<&str>,
         name: Option<String>,
+        _start: Option<usize>,
     ) -> PyResult<Self> {
         let py = params.py();
         let activation = activation_named(py, activation)?;
         params.get().need_kernels()?;
         let model = params
             .get()
-            .append(py, |p| with_kernels!(p, p => Linear::new(p, n_in, n_out, bias, activation, name.as_deref())))?;
+            .append(py, |p| with_kernels!(p, p => PyParameters::placed(p, _start, |p| Linear::new(p, n_in, n_out, bias, activation, name.as_deref()))))?;
         Ok(PyLinear { model, params: params.clone().unbind(), name })
     }
 
@@ -335,13 +347,17 @@ collected!(PyMlp: params);
 #[pymethods]
 impl PyMlp {
     #[new]
-    #[pyo3(signature = (params, sizes, activation="tanh", bias=true, name=None))]
+    #[pyo3(
+        signature = (params, sizes, activation="tanh", bias=true, name=None, *, _start=None),
+        text_signature = "(params, sizes, activation='tanh', bias=True, name=None)"
+    )]
     fn new(
         params: &Bound<'_, PyParameters>,
         sizes: Vec<Count>,
         activation: &str,
         bias: bool,
         name: Option<String>,
+        _start: Option<usize>,
     ) -> PyResult<Self> {
         let py = params.py();
         let sizes = sizes.iter().map(|n| n.positive("each of sizes")).collect::<PyResult<Vec<_>>>()?;
@@ -349,7 +365,7 @@ impl PyMlp {
         params.get().need_kernels()?;
         let model = params
             .get()
-            .append(py, |p| with_kernels!(p, p => Mlp::new(p, &sizes, bias, activation, name.as_deref())))?;
+            .append(py, |p| with_kernels!(p, p => PyParameters::placed(p, _start, |p| Mlp::new(p, &sizes, bias, activation, name.as_deref()))))?;
         Ok(PyMlp { model, params: params.clone().unbind(), name })
     }
 

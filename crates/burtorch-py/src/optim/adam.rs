@@ -4,7 +4,7 @@ use burtorch_core::optim::{Adam, AdamRates, clip_grad_norm_of};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::moving::{Moving, with_rule};
+use super::moving::{Moving, Saved, attributes, restore_attributes, with_rule};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
 use crate::convert::stop::{PyStop, begin_unless};
@@ -143,6 +143,20 @@ impl PyAdam {
     #[getter]
     fn params(&self, py: Python<'_>) -> Py<PyParameters> {
         self.moving.trained.params.clone_ref(py)
+    }
+
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>,)> {
+        Ok((self.moving.trained.made_for(py)?,))
+    }
+
+    fn __getstate__<'py>(slf: &Bound<'py, Self>) -> PyResult<Saved<'py>> {
+        Ok((slf.get().moving.save_state(slf.py())?, attributes(slf.as_any())?))
+    }
+
+    fn __setstate__(slf: &Bound<'_, Self>, saved: Saved<'_>) -> PyResult<()> {
+        let (state, own) = saved;
+        slf.get().moving.load_state(slf.py(), state.as_bytes())?;
+        restore_attributes(slf.as_any(), own)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

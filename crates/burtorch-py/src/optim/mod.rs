@@ -16,7 +16,7 @@ use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
 use crate::convert::stop::{PyStop, begin_unless};
 use crate::params::PyParameters;
-use moving::{Moving, with_rule};
+use moving::{Moving, Saved, attributes, restore_attributes, with_rule};
 
 /// Stochastic gradient descent: `values -= lr * grads`.
 ///
@@ -134,6 +134,20 @@ impl PySgd {
     #[getter]
     fn params(&self, py: Python<'_>) -> Py<PyParameters> {
         self.0.trained.params.clone_ref(py)
+    }
+
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>,)> {
+        Ok((self.0.trained.made_for(py)?,))
+    }
+
+    fn __getstate__<'py>(slf: &Bound<'py, Self>) -> PyResult<Saved<'py>> {
+        Ok((slf.get().0.save_state(slf.py())?, attributes(slf.as_any())?))
+    }
+
+    fn __setstate__(slf: &Bound<'_, Self>, saved: Saved<'_>) -> PyResult<()> {
+        let (state, own) = saved;
+        slf.get().0.load_state(slf.py(), state.as_bytes())?;
+        restore_attributes(slf.as_any(), own)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -5,7 +5,7 @@
 use burtorch_core::optim::{Adam, Selection};
 use burtorch_core::{DType, Float, Parameters, Result, Sgd};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::convert::errors::IntoPython;
 use crate::convert::exclusive::Guarded;
@@ -139,4 +139,17 @@ impl<A: Rule<f32>, B: Rule<f64>> Moving<A, B> {
 enum Both<'a, A, B> {
     F32(&'a mut A, &'a mut Parameters<'static, f32>),
     F64(&'a mut B, &'a mut Parameters<'static, f64>),
+}
+
+/// The state of an optimiser, and the attributes of a subclass, in pickles and copies.
+pub type Saved<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyDict>>);
+
+/// The attributes that a subclass gave an optimiser.
+pub fn attributes<'py>(optimiser: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    Ok(optimiser.getattr_opt("__dict__")?.map(|found| found.cast_into()).transpose()?)
+}
+
+/// Restores them.
+pub fn restore_attributes(optimiser: &Bound<'_, PyAny>, saved: Option<Bound<'_, PyDict>>) -> PyResult<()> {
+    saved.iter().flatten().try_for_each(|(name, value)| optimiser.setattr(name.cast_into::<PyString>()?, value))
 }

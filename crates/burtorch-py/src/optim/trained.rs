@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use burtorch_core::erased::AnyNumber;
 use burtorch_core::optim::Selection;
-use burtorch_core::{Float, NodeId, Op, RowMath};
+use burtorch_core::{Float, Init, NodeId, Op, RowMath};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -19,7 +19,7 @@ use crate::graph::cell::Cell;
 use crate::node::numbers as of_node;
 use crate::node::value;
 use crate::optim::trainable::Trainable;
-use crate::params::{PyParameters, with_params};
+use crate::params::{PyParameters, PyTensor, with_params};
 
 /// The part of Values to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,6 +115,23 @@ impl Trained {
             })?;
         }
         Ok(())
+    }
+
+    /// What the optimiser was made for, for a copy: the Parameters, or Tensors of the selected numbers.
+    pub fn made_for<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if !self.values.is_empty() {
+            return Err(PyTypeError::new_err("an optimiser of Values cannot be copied or pickled without their graph"));
+        }
+        let Some(ranges) = self.numbers.ranges() else { return Ok(self.params.bind(py).clone().into_any()) };
+        let found = |params: &mut _| {
+            with_params!(params, p => {
+                let one = |r: std::ops::Range<usize>| p.again(r.start, |p| p.tensor(&[r.len()], None, Init::Constant(0.0), true));
+                ranges.map(one).collect::<burtorch_core::Result<Vec<_>>>()
+            })
+        };
+        let tensors = self.params.get().with(py, found)?.or_raise(py)?;
+        let tensors = tensors.into_iter().map(|tensor| PyTensor::new(self.params.clone_ref(py), tensor, None));
+        Ok(tensors.collect::<Vec<_>>().into_pyobject(py)?)
     }
 
     /// Sets all gradients to 0, or none if a Value is stale.

@@ -157,6 +157,18 @@ impl PyParameters {
             .or_raise(py)
     }
 
+    /// Builds with new tensors, or with existing numbers from `start` on, if given.
+    pub fn placed<E: Float, T>(
+        params: &mut Parameters<'static, E>,
+        start: Option<usize>,
+        build: impl FnOnce(&mut Parameters<'static, E>) -> burtorch_core::Result<T>,
+    ) -> burtorch_core::Result<T> {
+        match start {
+            None => build(params),
+            Some(start) => params.again(start, build),
+        }
+    }
+
     /// An array over the values or the gradients of a slice, or of everything.
     pub fn array(slf: &Bound<'_, Self>, slice: Option<Slice>, of_grads: bool) -> PyResult<FlatArray> {
         let this = slf.get();
@@ -475,5 +487,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         py.get_type::<FlatArray>(),
         py.get_type::<crate::convert::buffer::TokenIdArray>(),
     ];
-    classes.iter().try_for_each(|class| m.add(class.name()?, class))
+    classes.iter().try_for_each(|class| m.add(class.name()?, class))?;
+    tensor::register(m)
 }

@@ -1,7 +1,7 @@
 //! `Tensor`: a shaped part of `Parameters`, which graphs read in place.
 
 use burtorch_core::optim::Selection;
-use burtorch_core::{Slice, Tensor};
+use burtorch_core::{Init, Slice, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -122,6 +122,13 @@ impl PyTensor {
         self.params.get().with(py, |params| with_params!(params, p => p.unfreeze(slice)))?.or_raise(py)
     }
 
+    // Pickles and copies name the numbers of a copy of the Parameters.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let make = py.import("burtorch._core")?.getattr("_unpickle_tensor")?;
+        let parts = (&self.params, self.tensor.slice().range().start, self.shape(py)?, self.name.as_deref());
+        Ok((make, parts.into_pyobject(py)?))
+    }
+
     fn __len__(&self) -> usize {
         self.tensor.shape().dims()[0] as usize
     }
@@ -134,4 +141,24 @@ impl PyTensor {
             None => format!("Tensor(({}{comma}))", dims.join(", ")),
         }
     }
+}
+
+/// The function that unpickles a Tensor.
+#[pyfunction]
+fn _unpickle_tensor(
+    params: &Bound<'_, PyParameters>,
+    start: usize,
+    shape: Vec<usize>,
+    name: Option<String>,
+) -> PyResult<PyTensor> {
+    let tensor = params.get().with(
+        params.py(),
+        |any| with_params!(any, p => p.again(start, |p| p.tensor(&shape, None, Init::Constant(0.0), true))),
+    )?;
+    Ok(PyTensor::new(params.clone().unbind(), tensor.or_raise(params.py())?, name))
+}
+
+/// Adds the function to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_unpickle_tensor, m)?)
 }
