@@ -437,7 +437,17 @@ def test_divergence_is_named_and_the_last_iterate_kept():
 
 BAD = {
     "batch above n": lambda f: opt.SGD(f, sampling=opt.Nice(41)),
-    "empty batch": lambda f: opt.SGD(f, sampling=opt.Nice(0)),
+    "empty batch": lambda f: opt.Nice(0),
+    "empty batch with replacement": lambda f: opt.WithReplacement(0),
+    "empty weighted batch": lambda f: opt.Importance(0, [1.0]),
+    "empty batch of a permutation": lambda f: opt.Reshuffle(-1),
+    "no parts": lambda f: opt.Partition(0),
+    "no chance": lambda f: opt.Independent(0.0),
+    "a negative weight": lambda f: opt.Importance(1, [1.0, -1.0]),
+    "a weight that is infinite": lambda f: opt.Importance(1, [1.0, np.inf]),
+    "a negative factor of a norm": lambda f: opt.L1(-1.0),
+    "a factor that is NaN": lambda f: opt.ElasticNet(1.0, float("nan")),
+    "no simplex": lambda f: opt.Simplex(0.0),
     "negative step": lambda f: opt.GD(f, step=-1.0),
     "zero step": lambda f: opt.GD(f, step=0.0),
     "NaN step": lambda f: opt.GD(f, step=float("nan")),
@@ -459,8 +469,8 @@ BAD = {
     "a column above d": lambda f: opt.least_squares(([0, 1], [2], [1.0], 2), [1.0]),
     "negative starts": lambda f: opt.least_squares(([0, -1], [0], [1.0], 2), [1.0]),
     "negative l2": lambda f: opt.least_squares([[1.0]], [1.0], l2=-1.0),
-    "negative radius": lambda f: opt.L2Ball(-1.0)([1.0]),
-    "empty box": lambda f: opt.GD(f, prox=opt.Box(1.0, 0.0)),
+    "negative radius": lambda f: opt.L2Ball(-1.0),
+    "empty box": lambda f: opt.Box(1.0, 0.0),
     "threads of a function": lambda f: opt.FiniteSum(lambda x, k: (0.0, x), 1, 1).grad([0.0], threads=2),
     "theory of a function": lambda f: opt.GD(opt.FiniteSum(lambda x, k: (0.0, x), 1, 1)),
     "one class": lambda f: opt.softmax_regression([[1.0]], [0]),
@@ -551,3 +561,20 @@ def test_misspelt_options_of_methods_are_named(method: str):
         TypeError, match=rf"{method}\(\) got an unexpected keyword argument 'sampeling'; did you mean 'sampling'"
     ):
         getattr(opt, method)(problem(), sampeling=opt.Nice(1))
+
+
+@pytest.mark.parametrize("rule", [opt.Nice, opt.WithReplacement, opt.Reshuffle, opt.Partition])
+@pytest.mark.parametrize("size", [2.5, "3", None])
+def test_sizes_of_rules_are_integers(rule, size):
+    with pytest.raises(TypeError, match=f"must be an int, found {type(size).__name__}"):
+        rule(size)
+
+
+def test_labels_that_are_no_numbers_are_refused():
+    with pytest.raises(TypeError, match=r"labels must be integers of at least 0, found <U1; np\.unique"):
+        opt.softmax_regression(np.eye(3), ["a", "b", "c"])
+
+
+def test_long_weights_are_shortened():
+    assert repr(opt.Importance(3, np.arange(1.0, 1000.0))) == "Importance(3, [  1.,   2., ..., 998., 999.])"
+    assert repr(opt.Importance(3, [1, 2])) == "Importance(3, [1, 2])"

@@ -131,6 +131,11 @@ def softmax_regression(
     import numpy as np
 
     labels = np.asarray(_flat(labels, "labels"))
+    if labels.dtype.kind not in "biuf":
+        raise TypeError(
+            f"labels must be integers of at least 0, found {labels.dtype}; "
+            "np.unique(labels, return_inverse=True)[1] numbers them"
+        )
     if labels.dtype.kind == "f" and not (np.mod(labels, 1.0) == 0.0).all():
         raise ValueError("labels must be integers of at least 0")
     labels = labels.astype(np.int64) if labels.dtype.kind == "f" else labels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 from burtorch import _core
@@ -18,7 +19,35 @@ class _Rule:
     rule: tuple[Any, ...]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(repr(part) for part in self.rule[1:])})"
+        return f"{type(self).__name__}({', '.join(map(_short, self.rule[1:]))})"
+
+
+def _short(part: Any) -> str:
+    """Long arrays without their middle, on one line."""
+    import numpy as np
+
+    return (
+        repr(part)
+        if isinstance(part, int | float)
+        else np.array2string(np.asarray(part), 10**6, separator=", ", threshold=8, edgeitems=2)
+    )
+
+
+def _size(weights: ArrayLike) -> int:
+    import numpy as np
+
+    return max(1, np.size(weights))
+
+
+def _at_least_1(n: int, what: str = "the size of a batch") -> int:
+    """n, if it is a count."""
+    try:
+        n = operator.index(n)
+    except TypeError:
+        raise TypeError(f"{what} must be an int, found {type(n).__name__}") from None
+    if n < 1:
+        raise ValueError(f"{what} must be at least 1, found {n}")
+    return n
 
 
 class Sampling(_Rule):
@@ -69,14 +98,14 @@ class Nice(Sampling):
     """`size` different samples, all subsets equally probable, in O(size). A = B = (n - size)/(size (n - 1))."""
 
     def __init__(self, size: int) -> None:
-        self.rule = ("nice", size)
+        self.rule = ("nice", _at_least_1(size))
 
 
 class WithReplacement(Sampling):
     """`size` samples, each drawn from all. A = B = 1/size."""
 
     def __init__(self, size: int) -> None:
-        self.rule = ("with_replacement", size)
+        self.rule = ("with_replacement", _at_least_1(size))
 
 
 class Independent(Sampling):
@@ -84,20 +113,22 @@ class Independent(Sampling):
 
     def __init__(self, p: float) -> None:
         self.rule = ("independent", p)
+        self.batch(1)
 
 
 class Importance(Sampling):
     """`size` samples, each drawn from all in proportion to `weights`, such as the constants L_i. A = B = 1/size."""
 
     def __init__(self, size: int, weights: ArrayLike) -> None:
-        self.rule = ("importance", size, weights)
+        self.rule = ("importance", _at_least_1(size), weights)
+        self.batch(_size(weights))
 
 
 class Reshuffle(Sampling):
     """The next `size` samples of a permutation, a new one for each epoch. Biased within an epoch: no constants."""
 
     def __init__(self, size: int) -> None:
-        self.rule = ("reshuffle", size)
+        self.rule = ("reshuffle", _at_least_1(size))
 
 
 class Partition(Sampling):
@@ -105,7 +136,7 @@ class Partition(Sampling):
     the order of samples: no constants."""
 
     def __init__(self, parts: int) -> None:
-        self.rule = ("partition", parts)
+        self.rule = ("partition", _at_least_1(parts, "the number of parts"))
 
 
 class Prox(_Rule):
@@ -116,6 +147,10 @@ class Prox(_Rule):
         >>> bt.opt.L1(1.0)([3.0, -0.5], 0.5), bt.opt.Simplex()([0.5, 1.5])
         (array([2.5, 0. ]), array([0., 1.]))
     """
+
+    def _set(self, *rule: Any) -> None:
+        self.rule = rule
+        self([0.0])  # refuses parameters that are none
 
     def __call__(self, x: ArrayLike, step: float = 1.0, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """argmin over u of step R(u) + |u - x|^2/2, as a new array or in `out`, a float64 array that may be x.
@@ -144,60 +179,60 @@ class Zero(Prox):
     """R = 0."""
 
     def __init__(self) -> None:
-        self.rule = ("zero",)
+        self._set("zero")
 
 
 class L1(Prox):
     """R(x) = factor |x|_1."""
 
     def __init__(self, factor: float) -> None:
-        self.rule = ("l1", factor)
+        self._set("l1", factor)
 
 
 class L2Squared(Prox):
     """R(x) = factor/2 |x|^2."""
 
     def __init__(self, factor: float) -> None:
-        self.rule = ("l2_squared", factor)
+        self._set("l2_squared", factor)
 
 
 class ElasticNet(Prox):
     """R(x) = l1 |x|_1 + l2/2 |x|^2."""
 
     def __init__(self, l1: float, l2: float) -> None:
-        self.rule = ("elastic_net", l1, l2)
+        self._set("elastic_net", l1, l2)
 
 
 class Box(Prox):
     """low <= x_j <= high."""
 
     def __init__(self, low: float, high: float) -> None:
-        self.rule = ("box", low, high)
+        self._set("box", low, high)
 
 
 class Simplex(Prox):
     """x_j >= 0 and sum x_j = total."""
 
     def __init__(self, total: float = 1.0) -> None:
-        self.rule = ("simplex", total)
+        self._set("simplex", total)
 
 
 class L1Ball(Prox):
     """|x|_1 <= radius."""
 
     def __init__(self, radius: float = 1.0) -> None:
-        self.rule = ("l1_ball", radius)
+        self._set("l1_ball", radius)
 
 
 class L2Ball(Prox):
     """|x|_2 <= radius."""
 
     def __init__(self, radius: float = 1.0) -> None:
-        self.rule = ("l2_ball", radius)
+        self._set("l2_ball", radius)
 
 
 class LinfBall(Prox):
     """max |x_j| <= radius."""
 
     def __init__(self, radius: float = 1.0) -> None:
-        self.rule = ("linf_ball", radius)
+        self._set("linf_ball", radius)

@@ -4,6 +4,7 @@ use burtorch_core::compress::{Count, Quantiser, Sparsifier};
 use pyo3::PyClass;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyFloat;
 
 use super::compressor::PyCompressor;
 use crate::convert::arguments::Count as Integer;
@@ -18,9 +19,13 @@ where
 }
 
 /// The value of `k` or `fraction`.
-fn count(k: Option<Integer>, fraction: Option<f64>) -> PyResult<Count> {
+fn count(k: Option<&Bound<'_, PyAny>>, fraction: Option<f64>) -> PyResult<Count> {
     match (k, fraction) {
-        (Some(k), None) => Ok(Count::Of(k.positive("k")?)),
+        (Some(k), None) if k.is_instance_of::<PyFloat>() => {
+            let message = format!("k must be an int, found {k}; fraction={k} sends a share of the coordinates");
+            Err(PyTypeError::new_err(message))
+        }
+        (Some(k), None) => Ok(Count::Of(k.extract::<Integer>()?.positive("k")?)),
         (None, Some(share)) => Ok(Count::Fraction(share)),
         _ => Err(PyTypeError::new_err("give k, the number of coordinates to send, or fraction=, their share")),
     }
@@ -58,7 +63,7 @@ macro_rules! counted {
         impl $class {
             #[new]
             #[pyo3(signature = (k=None, fraction=None))]
-            fn new(py: Python<'_>, k: Option<Integer>, fraction: Option<f64>) -> Made<Self> {
+            fn new(py: Python<'_>, k: Option<&Bound<'_, PyAny>>, fraction: Option<f64>) -> Made<Self> {
                 made(py, $class, Sparsifier::$sparsifier(count(k, fraction)?), Quantiser::None)
             }
         }
