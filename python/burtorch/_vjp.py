@@ -21,9 +21,9 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     Returns:
         Without arguments a Function: ``vjp(f)(x, ..., w)`` is (f(x, ...), gradient), with weights ``w`` in the
-        structure of the result, and the gradient by the only argument, or a tuple by all; with ``has_aux`` the
-        auxiliary data are the last of three. With arguments, as in JAX, (f(x, ...), pull), or (f(x, ...), pull,
-        auxiliary data), where ``pull(w)`` is the tuple of gradients by all arguments.
+        structure of the result, and the gradient with respect to the only argument, or a tuple for all; with
+        ``has_aux`` the auxiliary data are the last of three. With arguments, as in JAX, (f(x, ...), pull), or
+        (f(x, ...), pull, auxiliary data), where ``pull(w)`` is the tuple of gradients with respect to all arguments.
 
     Example:
         >>> import burtorch as bt

@@ -199,7 +199,7 @@ def grad_and_aux(fun: Callable[..., Any], x: Any) -> Any:
 
 
 def deriv(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
-    """A function that returns the derivative by a number."""
+    """A function that returns the derivative with respect to a number."""
 
     def derivative(*arguments: Any, **keywords: Any) -> Any:
         def along(x: Any) -> Any:
@@ -215,7 +215,7 @@ def _ones(x: Any) -> Any:
 
 
 def grad_named(fun: Callable[..., Any], argname: str) -> Callable[..., Any]:
-    """The gradient by the argument ``argname``."""
+    """The gradient with respect to the argument ``argname``."""
     import inspect
 
     derivative: Callable[..., Any] = grad(fun, list(inspect.signature(fun).parameters).index(argname))
@@ -223,7 +223,7 @@ def grad_named(fun: Callable[..., Any], argname: str) -> Callable[..., Any]:
 
 
 def multigrad_dict(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """The gradients by all arguments, as a dict by name."""
+    """The gradients with respect to all arguments, as a dict by name."""
     import inspect
 
     signature = inspect.signature(fun)

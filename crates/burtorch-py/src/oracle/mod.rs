@@ -36,7 +36,9 @@ use call::{Asked, OnStop};
 use callable::CallableEngine;
 use engine::{Engine, Loss, Want};
 
-/// Loss and gradient of batches, computed a few samples at a time in the memory of at most 64.
+/// Loss and gradient of a model over batches.
+///
+/// Samples are computed a few at a time, in the memory of at most 64 of them.
 ///
 /// Args:
 ///     model: a CharMLP, a GPT, an MLP or a Linear; or any callable `model(x, y)` that maps one sample to a loss. A callable

@@ -44,7 +44,8 @@ The value and its gradient, a new object each time: shaped like the argument, or
 
 Args:
     args: numbers, arrays, and lists, tuples and dicts of them.
-    argnums: the position of an argument, or several, to differentiate by; by default all. Only what these need is computed.
+    argnums: the position of an argument, or several, to differentiate with respect to; by default all. Only what these
+        need is computed.
     wanted: instead of argnums, a range, ascending indices or a mask over the concatenated numbers of all arguments:
         their partials are returned in a new NumPy array. With arrays, gradients of arguments without a wanted number are skipped.
     out: float arrays of the gradients' shapes, in their containers, to write to; they are returned.
@@ -359,8 +360,8 @@ pub const BOUND: &CStr = c"A function bound to arrays; made by Function.bind()."
 pub const VALUE_AND_PARAM_GRAD: &CStr = c"value_and_param_grad($self, /, *args, **static)
 --
 
-The value, and its gradient by all Parameters that the function reads: a FlatArray over `params.grads`, which the next call
-overwrites, as with an Oracle; a tuple of them if the function reads several Parameters.
+The value, and its gradient with respect to all Parameters that the function reads: a FlatArray over `params.grads`, which
+the next call overwrites, as with an Oracle; a tuple of them if the function reads several Parameters.
 
 The function is traced with arrays. It reads Parameters and their tensors by reference: their numbers are read at each
 call. Gradients of frozen numbers do not change.

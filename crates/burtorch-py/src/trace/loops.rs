@@ -76,8 +76,8 @@ fn steps(x: Option<&Bound<'_, PyAny>>, name: &str, least: usize) -> PyResult<Opt
 ///     xs: arrays with the same extent along their first axis, in containers; or None.
 ///     length: the number of steps; required without xs.
 ///     reverse: whether to start from the last slice.
-///     checkpoint: the carries that reverse mode keeps: None for all, k for every k-th one, "sqrt" for as many as there are
-///         steps between them; the others are recomputed.
+///     checkpoint: the carries that reverse mode keeps: None for all, k for every k-th one, "sqrt" for k near the square
+///         root of the number of steps; the others are recomputed.
 ///
 /// Raises:
 ///     TraceError: the carry changes its structure, shape or dtype, or f does not return a tuple of two.

@@ -76,7 +76,7 @@ fn argnums_of(argnums: Option<&Bound<'_, PyAny>>) -> PyResult<Argnums> {
 ///
 /// Args:
 ///     f: a function of numbers, arrays, and lists, tuples and dicts of them; or a Function or a transform.
-///     argnums: the argument to differentiate by, or several, for a tuple of gradients.
+///     argnums: the argument to differentiate with respect to, or several, for a tuple of gradients.
 ///     has_aux: f returns (result, auxiliary data), and the result is (gradient, auxiliary data).
 ///
 /// Raises, when called:
@@ -266,9 +266,9 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Axes {
 ///     ValueError: axes that do not exist, or of different lengths.
 ///     TraceError: f uses the truth value of an Array that differs from row to row; use bt.where.
 ///
-/// Row k of a result has the bits of the result for row k, unless matrix products are combined into larger ones.
-/// Totals add rows in blocks, in a fixed order; so do their gradients by shared arguments, without an array of one gradient per
-/// row.
+/// Row k of a result has the bits of `f` called with row k alone, unless matrix products are combined into larger ones.
+/// With reduce=, rows are added in blocks, in a fixed order, and so are gradients with respect to shared arguments: no array
+/// holds one gradient per row.
 ///
 /// Example:
 ///     >>> import burtorch as bt, numpy as np
