@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::invalidate::every;
+use super::probes::every;
 use crate::convert::critical_section::locked;
 use crate::convert::entry::visited;
 #[cfg(Py_GIL_DISABLED)]

@@ -588,7 +588,7 @@ impl Search {
     /// A module that is imported.
     fn add_import(&mut self, name: &Bound<'_, PyString>) -> PyResult<()> {
         let modules = name.py().import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
-        if super::invalidate::in_dict(&modules, name).is_some()
+        if super::probes::in_dict(&modules, name).is_some()
             && let Some(held) = self.add_listed(&modules, name)
         {
             self.reach(&held);
@@ -608,7 +608,7 @@ impl Search {
             }
         };
         if !self.codes.insert((address(name), key)) {
-            return super::invalidate::in_dict(dict, name);
+            return super::probes::in_dict(dict, name);
         }
         self.kept.push(name.clone().into_any().unbind());
         self.watch.add_key(dict.py(), k, name)
