@@ -475,6 +475,25 @@ def stored(source: str) -> set[str]:
     return names
 
 
+class _Other(ast.NodeTransformer):
+    """Floats replaced by others."""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        return ast.Constant(node.value + self.k) if type(node.value) is float else node
+
+
+def repeated(change: str, n: int) -> str:
+    """The change after n others of its kind, so that memory of what was there at the trace may be in use again."""
+    tries = []
+    for k in range(1, n + 1):
+        other = ast.unparse(_Other(k).visit(ast.parse(change)))
+        tries.append(f"try:\n{textwrap.indent(other, '    ')}\nexcept Exception:\n    pass\n")
+    return "".join(tries) + change
+
+
 _numbers = itertools.count()
 
 

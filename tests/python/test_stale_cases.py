@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import contextvars
+import functools
 import os
 import random
 import runpy
@@ -15,6 +17,7 @@ import pytest
 
 import burtorch as bt
 
+np = pytest.importorskip("numpy")
 stale_cases = types.SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("stale_cases.py"))))
 
 X = 1.5
@@ -32,7 +35,6 @@ RIGHT = {
 
 @pytest.fixture(autouse=True)
 def _restored():
-    np = pytest.importorskip("numpy")
     before, directory, path = dict(os.environ), os.getcwd(), list(sys.path)
     limit, errors = sys.getrecursionlimit(), np.geterr()
     yield
@@ -114,6 +116,114 @@ def test_no_case_is_silent(kind, nested):
     print(kind, dict(ends))
     assert not silent, "\n".join(silent)
     assert ends["right"] >= RIGHT[kind] * sum(ends.values()), dict(ends)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("nested", [False, True], ids=["globals", "cells"])
+@pytest.mark.parametrize("kind", [kind for kind in stale_cases.CLASSES if kind != "outside"])
+def test_no_case_is_silent_after_many_changes(kind, nested, n):
+    silent = []
+    for name, setup, body, change in stale_cases.rows(kind):
+        end = outcome(setup, body, stale_cases.repeated(change, n), nested=nested)
+        if end.startswith("silent"):
+            silent.append(f"{name}: {end}")
+    assert not silent, "\n".join(silent)
+
+
+REPLACED = {
+    "defaults": "f.__defaults__ = ({k}.0,)",
+    "keyword defaults": "g.__kwdefaults__ = {{'k': {k}.0}}",
+    "code": "h.__code__ = eval('lambda x: x * {k}.0').__code__",
+    "attributes": "f.__dict__ = {{'k': {k}.0}}",
+    "class": "o.__class__ = type('A', (), {{'k': {k}.0}})",
+    "bases": "derived.__bases__ = (type('A', (base,), {{'k': {k}.0}}),)",
+    "cell": "c.__closure__[0].cell_contents = ({k}.0,)",
+    "slot": "s.k = ({k}.0,)",
+    "attribute": "p.k = ({k}.0,)",
+    "item": "items[0] = ({k}.0,)",
+    "entry": "table['k'] = ({k}.0,)",
+    "own dict": "q.__dict__ = {{'k': {k}.0}}",
+    "class attribute": "Plain.k = ({k}.0,)",
+    "property": "Plain.v = property(eval('lambda self: {k}.0'))",
+    "method": "Plain.m = eval('lambda self, x: x * {k}.0')",
+    "class method": "Plain.n = classmethod(eval('lambda cls, x: x * {k}.0'))",
+    "function of an object": "p.f = eval('lambda x: x * {k}.0')",
+    "function in a list": "functions[0] = eval('lambda x: x * {k}.0')",
+    "partial": "partials[0] = functools.partial(h, k={k}.0)",
+    "set": "numbers.clear(); numbers.add({k}.0)",
+    "array": "arrays[0] = np.array([{k}.0])",
+    "number in an array of objects": "objects[0] = ({k}.0,)",
+    "context": "variable.set(({k}.0,))",
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*has been traced for more than:RuntimeWarning")
+@pytest.mark.parametrize("kind", REPLACED)
+def test_an_object_at_the_address_of_an_old_one_is_a_change(kind):
+    held = (0.0,)
+
+    class Slotted:
+        __slots__ = ("k",)
+
+    def f(x, k=0.0):
+        return x * k
+
+    def g(x, *, k=0.0):
+        return x * k
+
+    def h(x, k=0.0):
+        return x * k
+
+    def c(x):
+        return x * held[0]
+
+    class Plain:
+        k = (0.0,)
+        v = property(lambda self: 0.0)
+
+        def m(self, x):
+            return x * 0.0
+
+        n = classmethod(lambda cls, x: x * 0.0)
+
+    base, o, s = type("Base", (), {}), type("A", (), {"k": 0.0})(), Slotted()
+    derived = type("B", (type("A", (base,), {"k": 0.0}),), {})
+    f.k, s.k = 0.0, (0.0,)
+    p, q, items, table = types.SimpleNamespace(k=(0.0,), f=h), Plain(), [(0.0,)], {"k": (0.0,)}
+    functions, partials, numbers = [h], [functools.partial(h, k=0.0)], {0.0}
+    arrays, objects, variable = [np.zeros(1)], np.array([None]), contextvars.ContextVar("k")
+    objects[0] = (0.0,)
+    variable.set((0.0,))
+    body = {
+        "defaults": lambda x: f(x),
+        "keyword defaults": lambda x: g(x),
+        "code": lambda x: h(x),
+        "attributes": lambda x: x * f.k,
+        "class": lambda x: x * o.k,
+        "bases": lambda x: x * derived.k,
+        "cell": lambda x: c(x),
+        "slot": lambda x: x * s.k[0],
+        "attribute": lambda x: x * p.k[0],
+        "item": lambda x: x * items[0][0],
+        "entry": lambda x: x * table["k"][0],
+        "own dict": lambda x: x * q.k,
+        "class attribute": lambda x: x * q.k[0],
+        "property": lambda x: x * q.v,
+        "method": lambda x: q.m(x),
+        "class method": lambda x: q.n(x),
+        "function of an object": lambda x: p.f(x),
+        "function in a list": lambda x: functions[0](x),
+        "partial": lambda x: partials[0](x),
+        "set": lambda x: x * sum(numbers),
+        "array": lambda x: x * float(arrays[0][0]),
+        "number in an array of objects": lambda x: x * objects[0][0],
+        "context": lambda x: x * variable.get()[0],
+    }[kind]
+    traced, names = bt.function(body), {**globals(), **locals()}
+    for k in range(1, 120):
+        for number in [*(1000 * k + j for j in range(k % 7 + 1)), k]:
+            exec(REPLACED[kind].format(k=number), names)
+        assert traced(2.0) == 2.0 * k
 
 
 def test_there_are_cases_enough():

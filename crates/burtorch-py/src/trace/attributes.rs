@@ -120,6 +120,25 @@ pub fn own<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyDict>> {
     dict.ok()?.cast_into::<PyDict>().ok()
 }
 
+/// Where an object refers to the dictionary of its own attributes; `None` if that is not known for objects of its class.
+pub fn own_at(object: &Bound<'_, PyAny>, own: &Bound<'_, PyDict>) -> Option<*const usize> {
+    // Before the object, and before the two words of the garbage collector, where it has them.
+    let before = if cfg!(Py_GIL_DISABLED) { 1 } else { 3 } * size_of::<usize>() as isize;
+    // SAFETY: a living object of a class with a dictionary at this place, which is compared with the one that it has.
+    unsafe {
+        let kind = ffi::Py_TYPE(object.as_ptr());
+        let offset = match ffi::PyType_HasFeature(kind, ffi::Py_TPFLAGS_MANAGED_DICT) {
+            0 => (*kind).tp_dictoffset,
+            _ => -before,
+        };
+        if offset == 0 || offset < -before {
+            return None;
+        }
+        let at = object.as_ptr().cast::<u8>().offset(offset).cast::<usize>().cast_const();
+        (at.read() == own.as_ptr() as usize).then_some(at)
+    }
+}
+
 /// The dictionary of a class itself, without those of its bases.
 pub fn of_class<'py>(kind: &Bound<'py, PyType>) -> Option<Bound<'py, PyDict>> {
     // SAFETY: a living type; its dictionary, borrowed, is alive while the type is.

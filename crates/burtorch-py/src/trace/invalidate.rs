@@ -14,6 +14,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PySet, PyString};
 
+use super::attributes;
 pub use super::probes::Scope;
 use super::probes::{Dict, Probe, called, context_value, counts, every, in_dict, is_same, is_special};
 use crate::convert::critical_section::object_at;
@@ -163,6 +164,15 @@ impl Watch {
         self.words.push(Word { at, before: object.as_ref().map_or(0, |object| object.as_ptr() as usize) });
         self.owners.push(Owner::Object { keeps: keeps.clone().unbind(), held: object.clone().map(Bound::unbind) });
         object
+    }
+
+    /// Watches which dictionary holds the attributes of an object.
+    pub fn add_own(&mut self, object: &Bound<'_, PyAny>, own: &Bound<'_, PyDict>) {
+        match attributes::own_at(object, own) {
+            // SAFETY: a word of the object, at the same place while it lives.
+            Some(at) => drop(unsafe { self.add_object(object, at) }),
+            None => self.probes.push(Probe::Own(object.clone().unbind(), own.clone().unbind())),
+        }
     }
 
     /// Watches a word for any change.
@@ -369,6 +379,10 @@ impl Watch {
                     all(held.as_slice());
                 }
                 Probe::Dict(_) => {}
+                Probe::Own(object, own) => {
+                    all(std::slice::from_ref(object));
+                    all(std::slice::from_ref(own.as_any()));
+                }
             }
         }
         all(self.names.as_ref().map(Py::as_any).map(std::slice::from_ref).unwrap_or_default());

@@ -48,6 +48,8 @@ pub(super) enum Probe {
     Context(Py<PyAny>, Option<Py<PyAny>>),
     /// A dictionary, on versions of Python without dictionary versions.
     Dict(usize),
+    /// The object's dictionary of own attributes.
+    Own(Py<PyAny>, Py<PyDict>),
 }
 
 /// Whether an object is the same as at the trace, or an equal number or text. Runs no Python code.
@@ -198,6 +200,7 @@ impl Probe {
                 _ => false,
             },
             Probe::Dict(k) => dicts[*k].is_as_it_was(py, names),
+            Probe::Own(object, own) => attributes::own(object.bind(py)).is_some_and(|now| now.is(own.bind(py))),
         }
     }
 }

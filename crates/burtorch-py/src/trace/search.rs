@@ -191,7 +191,7 @@ impl Search {
                 for function in std::mem::take(&mut self.bare) {
                     let object = function.as_ptr().cast::<ffi::PyFunctionObject>();
                     // SAFETY: a living function; the word of its attributes lies in it.
-                    unsafe { self.watch.add_exact(function.bind(py), (&raw const (*object).func_dict).cast()) };
+                    unsafe { self.watch.add_object(function.bind(py), (&raw const (*object).func_dict).cast()) };
                 }
             } else if self.is_dynamic && self.n_whole < self.watch.n_dicts() {
                 let (dict, scope) = self.watch.dict(py, self.n_whole);
@@ -273,6 +273,7 @@ impl Search {
         let (module, _) = class_names(kind);
         let of_library = is_of_a_library(&module);
         if let Some(own) = attributes::own(object) {
+            self.watch.add_own(object, &own);
             self.add_attributes(&own, if of_library { Scope::All } else { Scope::Named });
         }
         for class in kind.mro().iter() {
@@ -288,7 +289,7 @@ impl Search {
             // SAFETY: the class of an object is a word of it.
             unsafe {
                 self.watch
-                    .add_exact(object, object.as_ptr().cast::<u8>().add(offset_of!(ffi::PyObject, ob_type)).cast())
+                    .add_object(object, object.as_ptr().cast::<u8>().add(offset_of!(ffi::PyObject, ob_type)).cast())
             };
         }
     }
@@ -332,7 +333,7 @@ impl Search {
             return;
         }
         // SAFETY: the word of the base classes lies in the class.
-        unsafe { self.watch.add_exact(kind, (&raw const (*kind.as_type_ptr()).tp_mro).cast()) };
+        unsafe { self.watch.add_object(kind, (&raw const (*kind.as_type_ptr()).tp_mro).cast()) };
         for class in kind.mro().iter() {
             let Ok(class) = class.cast_into::<PyType>() else { continue };
             if is_followed(&class)
@@ -473,7 +474,10 @@ impl Search {
         }
         let object = function.as_ptr().cast::<ffi::PyFunctionObject>();
         // SAFETY: a living function; the word of its attributes lies in it.
-        let own = unsafe { object_at(function, (&raw const (*object).func_dict).cast()) };
+        let own = unsafe {
+            let at = (&raw const (*object).func_dict).cast();
+            object_at(function, at).and_then(|_| self.watch.add_object(function, at))
+        };
         match own.map(|own| own.cast_into::<PyDict>()) {
             Some(Ok(own)) => self.add_attributes(&own, Scope::Named),
             _ => self.bare.push(function.clone().unbind()),
@@ -486,22 +490,16 @@ impl Search {
         if !is_executed && (is_of_a_library(&module) || is_standard(py, &module)) {
             return Ok(());
         }
-        let (mut defaults, mut named_defaults) = (None, None);
-        // SAFETY: a living function; its fields are words of it.
-        unsafe {
-            self.watch.add_exact(function, (&raw const (*object).func_code).cast());
-            // They are replaced while all other threads stand still.
-            let of = |field: *const *mut ffi::PyObject| object_at(function, field.cast());
-            if let Some(held) = of(&raw const (*object).func_defaults) {
-                self.watch.add_exact(function, (&raw const (*object).func_defaults).cast());
-                defaults = Some(held);
-            }
-            if let Some(held) = of(&raw const (*object).func_kwdefaults) {
-                self.watch.add_exact(function, (&raw const (*object).func_kwdefaults).cast());
-                named_defaults = Some(held);
-            }
-        }
-        for held in defaults.into_iter().chain(named_defaults) {
+        // SAFETY: a living function; its code and defaults are words of it, replaced while all other threads stand still.
+        let held = unsafe {
+            [
+                (&raw const (*object).func_code).cast(),
+                (&raw const (*object).func_defaults).cast(),
+                (&raw const (*object).func_kwdefaults).cast(),
+            ]
+            .map(|at| self.watch.add_object(function, at))
+        };
+        for held in held.into_iter().skip(1).flatten() {
             self.reach(&held);
         }
         if let Ok(cells) = function.getattr("__closure__")?.cast_into::<PyTuple>() {
