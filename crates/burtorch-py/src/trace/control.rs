@@ -9,7 +9,7 @@ use std::sync::Arc;
 use burtorch_core::array::{ArrayBuilder, ArrayOp, ArrayProgram, Dims, Element, ScanOptions, Shared, Type, ValueId};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyTuple};
 
 use super::nest::Nest;
 use super::transform::{Arguments, Child, Transform, present, traced_child};
@@ -151,7 +151,7 @@ impl Transform {
         }
     }
 
-    /// Traces a body; `carries` are the required types of its first results.
+    /// Traces a body; `carries` are the required types of its first results, and `order` puts their dicts in order.
     fn body<'py>(
         &self,
         py: Python<'py>,
@@ -159,9 +159,10 @@ impl Transform {
         arguments: &Arguments<'py>,
         types: &[Type],
         carries: &[Type],
+        order: impl Fn(Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Child<'py>> {
         traced_child(py, &self.text(py), arguments, types, Source::Body(types.len()), |given| {
-            adapted(&function.call1(given)?, carries)
+            adapted(&order(function.call1(given)?)?, carries)
         })
     }
 
@@ -217,7 +218,15 @@ impl Transform {
         if options.length.is_none() {
             return Err(PyValueError::new_err("scan() needs arrays xs, or length="));
         }
-        let child = self.body(py, self.function.bind(py), &arguments, &types, &types[..n])?;
+        let ordered = |found: Bound<'py, PyAny>| match found.cast_exact::<PyTuple>().ok().filter(|pair| pair.len() == 2)
+        {
+            Some(pair) => {
+                let carry = arguments.nests[0].ordered(&pair.get_item(0)?)?;
+                Ok((carry, pair.get_item(1)?).into_pyobject(py)?.into_any())
+            }
+            None => Ok(found),
+        };
+        let child = self.body(py, self.function.bind(py), &arguments, &types, &types[..n], ordered)?;
         let (carry, stacked) = match (&child.nest, child.nest.items()) {
             (Nest::Sequence { is_tuple: true, .. }, [carry, stacked]) => (carry, stacked),
             _ => {
@@ -265,7 +274,8 @@ impl Transform {
                 format!("{} needs a condition that returns one bool of shape (), found {found}", self.text(py));
             return Err(derived(py, "TraceError", message));
         }
-        let child = self.body(py, self.function.bind(py), &arguments, types, types)?;
+        let child = self
+            .body(py, self.function.bind(py), &arguments, types, types, |carry| arguments.nests[0].ordered(&carry))?;
         self.check_carry(py, (&arguments.nests[0], types), (&child.nest, &child.program.output_types()))?;
         let captures = captures_of(&[&asked, &child], n);
         let condition = arranged(&asked, n, &captures).and_then(|program| as_mask(&program)).or_raise(py)?;
@@ -286,7 +296,9 @@ impl Transform {
         let arguments = Arguments::of(py, self.name, &[&[number], positional].concat())?;
         let mut types = arguments.types.clone();
         types[0] = Type { dims: Dims::SCALAR, element: Element::Int };
-        let child = self.body(py, self.function.bind(py), &arguments, &types, &types[1..])?;
+        let child = self.body(py, self.function.bind(py), &arguments, &types, &types[1..], |carry| {
+            arguments.nests[1].ordered(&carry)
+        })?;
         self.check_carry(py, (&arguments.nests[1], &types[1..]), (&child.nest, &child.program.output_types()))?;
         let captures = captures_of(&[&child], types.len());
         let body = arranged(&child, types.len(), &captures).or_raise(py)?;
@@ -307,8 +319,8 @@ impl Transform {
         let arguments = Arguments::of(py, self.name, positional)?;
         let types = &arguments.types;
         let n = types.len();
-        let yes = self.body(py, self.function.bind(py), &arguments, types, &[])?;
-        let no = self.body(py, no, &arguments, types, &yes.program.output_types())?;
+        let yes = self.body(py, self.function.bind(py), &arguments, types, &[], Ok)?;
+        let no = self.body(py, no, &arguments, types, &yes.program.output_types(), |found| yes.nest.ordered(&found))?;
         let (found, other) = (yes.program.output_types(), no.program.output_types());
         if !yes.nest.same(py, &no.nest) || found != other {
             let differ = found.iter().zip(&other).find(|(x, y)| x != y);

@@ -7,6 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
+use super::probes::in_dict;
 use crate::convert::errors::derived;
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::{ask_at, quietly};
@@ -125,6 +126,51 @@ impl Nest {
             }
             _ => false,
         }
+    }
+
+    /// The object with its dicts in the order of these, if they have the same keys; other objects as they are.
+    pub fn ordered<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = object.py();
+        match self {
+            Nest::Dict { keys, items } => {
+                let Ok(dict) = object.cast_exact::<PyDict>() else { return Ok(object.clone()) };
+                let found: Vec<_> = keys.iter().map(|key| in_dict(dict, key.bind(py))).collect();
+                if dict.len() != keys.len() || found.iter().any(Option::is_none) {
+                    return Ok(object.clone());
+                }
+                let ordered = PyDict::new(py);
+                for ((key, item), value) in keys.iter().zip(items).zip(found.into_iter().flatten()) {
+                    ordered.set_item(key, item.ordered(&value)?)?;
+                }
+                Ok(ordered.into_any())
+            }
+            Nest::Sequence { is_tuple, class, items } if items.iter().any(Nest::has_dicts) => {
+                let parts: Vec<_> = match (object.cast::<PyTuple>(), object.cast::<PyList>()) {
+                    (Ok(tuple), _) if *is_tuple && tuple.len() == items.len() => tuple.iter().collect(),
+                    (_, Ok(list)) if !is_tuple && list.len() == items.len() => list.iter().collect(),
+                    _ => return Ok(object.clone()),
+                };
+                let is_class = class.as_ref().is_none_or(|class| object.get_type().is(class.bind(py)));
+                let is_plain = class.is_some() || !*is_tuple || object.is_exact_instance_of::<PyTuple>();
+                if !is_class || !is_plain {
+                    return Ok(object.clone());
+                }
+                let parts =
+                    parts.iter().zip(items).map(|(part, item)| item.ordered(part)).collect::<PyResult<Vec<_>>>()?;
+                Ok(match class {
+                    Some(class) => {
+                        class.bind(py).call_method1(pyo3::intern!(py, "_make"), (PyTuple::new(py, parts)?,))?
+                    }
+                    None if *is_tuple => PyTuple::new(py, parts)?.into_any(),
+                    None => PyList::new(py, parts)?.into_any(),
+                })
+            }
+            _ => Ok(object.clone()),
+        }
+    }
+
+    fn has_dicts(&self) -> bool {
+        matches!(self, Nest::Dict { .. }) || self.items().iter().any(Nest::has_dicts)
     }
 
     /// A copy.

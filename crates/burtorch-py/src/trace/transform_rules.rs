@@ -174,7 +174,8 @@ impl Transform {
             return Err(PyTypeError::new_err(message));
         }
         let arguments = Arguments::of(py, self.name, &positional[..n / 2])?;
-        let directions = Arguments::of(py, self.name, &positional[n / 2..])?;
+        let ordered = arguments.nests.iter().zip(&positional[n / 2..]).map(|(nest, found)| nest.ordered(found));
+        let directions = Arguments::of(py, self.name, &ordered.collect::<PyResult<Vec<_>>>()?)?;
         if !arguments.nests.iter().zip(&directions.nests).all(|(x, y)| x.same(py, y)) {
             let message = format!("{} takes directions with the structure of the arguments", self.text(py));
             return Err(derived(py, "TraceError", message));
@@ -219,9 +220,9 @@ impl Transform {
             ));
         };
         let arguments = Arguments::of(py, self.name, positional)?;
-        let weights = Arguments::of(py, self.name, std::slice::from_ref(weights))?;
         let child = self.child(py, &arguments, &arguments.types, vec![false; arguments.leaves.len()], named)?;
         let (nest, auxiliary) = child.split(py, &self.text(py), self.has_aux)?;
+        let weights = Arguments::of(py, self.name, &[nest.ordered(weights)?])?;
         let (by, chosen) = self.variables(py, &arguments)?;
         let n = nest.len();
         let types = &child.program.output_types()[..n];
