@@ -122,12 +122,20 @@ def test_no_case_is_silent(kind, nested):
 @pytest.mark.parametrize("nested", [False, True], ids=["globals", "cells"])
 @pytest.mark.parametrize("kind", [kind for kind in stale_cases.CLASSES if kind != "outside"])
 def test_no_case_is_silent_after_many_changes(kind, nested, n):
-    silent = []
+    silent, once = [], []
     for name, setup, body, change in stale_cases.rows(kind):
-        end = outcome(setup, body, stale_cases.repeated(change, n), nested=nested)
+        changes = stale_cases.repeated(change, n)
+        try:
+            by_hand(setup, body, changes, nested=nested)
+        except Exception:
+            once.append(name)
+            continue
+        end = outcome(setup, body, changes, nested=nested)
         if end.startswith("silent"):
             silent.append(f"{name}: {end}")
     assert not silent, "\n".join(silent)
+    # Few changes, such as `del o.k`, can be made only once.
+    assert len(once) <= 0.1 * len(stale_cases.rows(kind)), once
 
 
 REPLACED = {
