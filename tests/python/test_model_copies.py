@@ -51,7 +51,7 @@ COPIES = {
 
 
 def tensors(model):
-    if isinstance(model, bt.Tensor):
+    if isinstance(model, bt._core.Tensor):
         return [("", model)]
     if isinstance(model, bt._core.Linear):
         return model.named_tensors()

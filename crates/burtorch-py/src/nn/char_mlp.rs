@@ -31,7 +31,7 @@ use crate::params::{PyParameters, PyTensor, with_kernels};
 ///     >>> model = bt.nn.CharMLP(params)
 ///     >>> model.n_parameters, len(model.logits([0] * 16))
 ///     (69083, 27)
-#[pyclass(frozen, subclass, name = "CharMLP", module = "burtorch.nn")]
+#[pyclass(frozen, subclass, name = "CharMLP", module = "burtorch._core")]
 pub struct PyCharMlp {
     /// The model.
     pub model: CharMlp,

@@ -31,7 +31,7 @@ use crate::params::{PyParameters, PyTensor, with_kernels};
 ///     >>> layer.weight.values[:] = [2.0, 3.0]
 ///     >>> layer([1.0, 10.0])
 ///     [32.0]
-#[pyclass(frozen, name = "Linear", module = "burtorch.nn")]
+#[pyclass(frozen, name = "Linear", module = "burtorch._core")]
 pub struct PyLinear {
     pub(super) model: Linear,
     pub(super) params: Py<PyParameters>,
@@ -130,7 +130,7 @@ impl PyLinear {
 ///     >>> model = bt.nn.MLP(bt.Parameters(), [3, 4, 4, 1])
 ///     >>> model.n_parameters, len(model([2.0, 3.0, -1.0]))
 ///     (41, 1)
-#[pyclass(frozen, subclass, name = "MLP", module = "burtorch.nn")]
+#[pyclass(frozen, subclass, name = "MLP", module = "burtorch._core")]
 pub struct PyMlp {
     pub(super) model: Mlp,
     pub(super) params: Py<PyParameters>,

@@ -36,7 +36,7 @@ use crate::params::{PyParameters, PyTensor, with_kernels};
 ///     >>> logits = model.logits([1, 2, 3])
 ///     >>> model.n_parameters, len(logits), len(logits[0])
 ///     (46289, 3, 65)
-#[pyclass(frozen, subclass, name = "GPT", module = "burtorch.nn")]
+#[pyclass(frozen, subclass, name = "GPT", module = "burtorch._core")]
 pub struct PyGpt {
     /// The model.
     pub model: Gpt,
