@@ -491,16 +491,13 @@ impl Search {
             return Ok(());
         }
         // SAFETY: a living function; its code and defaults are words of it, replaced while all other threads stand still.
-        let held = unsafe {
-            [
-                (&raw const (*object).func_code).cast(),
-                (&raw const (*object).func_defaults).cast(),
-                (&raw const (*object).func_kwdefaults).cast(),
-            ]
-            .map(|at| self.watch.add_object(function, at))
-        };
-        for held in held.into_iter().skip(1).flatten() {
-            self.reach(&held);
+        unsafe {
+            self.watch.add_object(function, (&raw const (*object).func_code).cast());
+            for at in [&raw const (*object).func_defaults, &raw const (*object).func_kwdefaults] {
+                // A call that succeeds without defaults needs none.
+                let held = object_at(function, at.cast()).and_then(|_| self.watch.add_object(function, at.cast()));
+                held.iter().for_each(|held| self.reach(held));
+            }
         }
         if let Ok(cells) = function.getattr("__closure__")?.cast_into::<PyTuple>() {
             cells.iter().for_each(|cell| self.add_cell(&cell));
