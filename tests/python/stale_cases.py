@@ -141,6 +141,47 @@ coroutine by hand | k = 2.0\nasync def f(x):\n    return x * k\ndef run(c):\n   
 """
 
 OBJECTS = r"""
+getattr added | \nclass C: pass\no = C()\n | x * getattr(o, 'k', 2.0) | C.__getattr__ = lambda self, n: 3.0
+getattribute added | \nclass C:\n    k = 2.0\no = C()\n | x * o.k | C.__getattribute__ = lambda self, n: 3.0
+metaclass getattr | \nclass M(type): pass\nclass C(metaclass=M): pass\n | x * getattr(C, 'k', 2.0) | M.__getattr__ = lambda c, n: 3.0
+metaclass replaced | \nclass M(type): k = 2.0\nclass N(type): k = 3.0\nclass C(metaclass=M): pass\n | x * C.k | C.__class__ = N
+metaclass attribute | \nclass M(type): k = 2.0\nclass C(metaclass=M): pass\n | x * C.k | M.k = 3.0
+metaclass call | \nclass M(type):\n    def __call__(cls): return 2.0\nclass C(metaclass=M): pass\n | x * C() | M.__call__ = lambda cls: 3.0
+descriptor state | \nclass D:\n    k = 2.0\n    def __get__(self, o, t=None): return self.k\nclass C:\n    v = D()\no = C()\n | x * o.v | C.__dict__['v'].k = 3.0
+descriptor of dict | \nclass D:\n    def __init__(s): s.m = {}\n    def __get__(self, o, t=None): return self.m.get(id(o), 2.0)\nd = D()\nclass C:\n    v = d\no = C()\n | x * o.v | d.m[id(o)] = 3.0
+instance shadows method | \nclass C:\n    def m(self): return 2.0\no = C()\n | x * o.m() | o.m = lambda: 3.0
+partial dict attr | \nimport functools\np = functools.partial(lambda x: x)\np.k = 2.0\n | p(x) * p.k | p.k = 3.0
+weakref target own dict | \nimport weakref\nclass C: pass\nc = C(); c.k = 2.0; r = weakref.ref(c)\n | x * r().k | c.__dict__ = {'k': 3.0}
+weak value dict | \nimport weakref\nclass C: k = 2.0\nc = C(); d = weakref.WeakValueDictionary(a=c)\n | x * d['a'].k | c.k = 3.0
+default factory | \nimport collections\nd = collections.defaultdict(lambda: 2.0)\n | x * d.default_factory() | d.default_factory = lambda: 3.0
+class bool added | \nclass A: pass\no = A()\n | x * (2.0 if o else 3.0) | A.__bool__ = lambda self: False
+abc register | \nimport abc\nclass P(abc.ABC): pass\nclass C: pass\no = C()\n | x * (3.0 if isinstance(o, P) else 2.0) | P.register(C)
+isinstance of changed class | \nclass A: pass\nclass B: pass\no = A()\n | x * (2.0 if isinstance(o, A) else 3.0) | o.__class__ = B
+exception attr | e = ValueError(); e.k = 2.0 | x * e.k | e.k = 3.0
+int subclass dict | \nclass I(int): pass\ni = I(1); i.k = 2.0\n | x * i.k | i.__dict__ = {'k': 3.0}
+tuple subclass dict | \nclass T(tuple): pass\ni = T((1,)); i.k = 2.0\n | x * i.k | i.__dict__ = {'k': 3.0}
+list subclass dict | \nclass L(list): pass\ni = L([1]); i.k = 2.0\n | x * i.k | i.__dict__ = {'k': 3.0}
+dict subclass dict | \nclass D(dict): pass\ni = D(); i.k = 2.0\n | x * i.k | i.__dict__ = {'k': 3.0}
+exception own dict | e = ValueError(); e.k = 2.0 | x * e.k | e.__dict__ = {'k': 3.0}
+own exception dict | \nclass E(Exception): pass\ne = E(); e.k = 2.0\n | x * e.k | e.__dict__ = {'k': 3.0}
+partial own dict | \nimport functools\np = functools.partial(lambda x: x); p.k = 2.0\n | p(x) * p.k | p.__dict__ = {'k': 3.0}
+partial setstate | \nimport functools\np = functools.partial(lambda x, k: x * k, k=2.0)\n | p(x) | p.__setstate__((p.func, (), {'k': 3.0}, None))
+borg swapped | \nclass C:\n    def __init__(self, s): self.__dict__ = s\no = C({'k': 2.0})\n | x * o.k | o.__init__({'k': 3.0})
+nested own dict | \nclass C: pass\no = C(); o.p = C(); o.p.k = 2.0\n | x * o.p.k | o.p.__dict__ = {'k': 3.0}
+slots and dict | \nclass C:\n    __slots__ = ('a', '__dict__')\no = C(); o.k = 2.0\n | x * o.k | o.__dict__ = {'k': 3.0}
+method of swapped | \nclass C:\n    def m(self): return self.k\no = C(); o.k = 2.0\n | x * o.m() | o.__dict__ = {'k': 3.0}
+dict deleted | \nclass C:\n    k = 3.0\no = C(); o.k = 2.0\n | x * o.k | del o.__dict__
+setstate | \nclass C:\n    def __setstate__(self, s): self.__dict__ = dict(s)\no = C(); o.k = 2.0\n | x * o.k | o.__setstate__({'k': 3.0})
+function dict | \ndef f(x): return x * f.k\nf.k = 2.0\n | f(x) | f.__dict__ = {'k': 3.0}
+function dict created | def f(x): return x * getattr(f, 'k', 2.0) | f(x) | f.k = 3.0
+property getter function code | \nclass C:\n    @property\n    def v(self): return 2.0\no = C()\n | x * o.v | C.v.fget.__code__ = (lambda self: 3.0).__code__
+nested function code | \ndef f(x):\n    def g(): return 2.0\n    return x * g()\n | f(x) | f.__code__ = f.__code__.replace(co_consts=tuple(c.replace(co_consts=(None, 3.0)) if hasattr(c, 'co_code') else c for c in f.__code__.co_consts))
+lambda in dict | d = {'f': lambda x: x * 2.0} | d['f'](x) | d['f'].__code__ = (lambda x: x * 3.0).__code__
+async function default | \nasync def g(k=2.0): return k\ndef run(c):\n    try: c.send(None)\n    except StopIteration as e: return e.value\n | x * run(g()) | g.__defaults__ = (3.0,)
+class body default | \nclass C:\n    def m(self, k=2.0): return k\no = C()\n | x * o.m() | C.m.__defaults__ = (3.0,)
+init default | \nclass C:\n    def __init__(self, k=2.0): self.k = k\n | x * C().k | C.__init__.__defaults__ = (3.0,)
+new replaced | \nclass C:\n    k = 2.0\n | x * C().k | C.__new__ = staticmethod(lambda cls: type('Z', (), {'k': 3.0})())
+str format | \nclass C:\n    def __format__(self, s): return '2.0'\no = C()\n | x * float(f'{o}') | C.__format__ = lambda self, s: '3.0'
 text of an element | import xml.etree.ElementTree as e; k = e.Element('a'); k.text = '2' | x * float(k.text) | k.text = '3'
 attribute of an element | import xml.etree.ElementTree as e; k = e.Element('a', n='2') | x * float(k.get('n')) | k.set('n', '3')
 child of an element | import xml.etree.ElementTree as e; k = e.Element('a') | x * (1.0 + len(k)) | e.SubElement(k, 'b')
@@ -327,6 +368,12 @@ builtin hidden by a global | f = lambda x: x * len([1, 2]) | f(x) | f.__globals_
 """
 
 ARRAYS = r"""
+ctypes pointer | \nimport ctypes\nd = ctypes.c_double(2.0); a = ctypes.pointer(d)\n | x * a.contents.value | d.value = 3.0
+writeable flag | \na = np.zeros(2)\n | x * (2.0 if a.flags.writeable else 3.0) | a.flags.writeable = False
+numpy strides trick | \nb = np.arange(3.0); a = np.lib.stride_tricks.as_strided(b, (2,), (0,))\n | x * float(a[1]) | b[0] = 5.0
+numpy subclass attr | \nclass A(np.ndarray): pass\na = np.zeros(1).view(A); a.k = 2.0\n | x * a.k | a.k = 3.0
+numpy flatiter | \nb = np.zeros(2) + 2; a = b.flat\n | x * float(a[0]) | b[0] = 3.0
+numpy object nested | \na = np.array([[2.0], None], dtype=object)\n | x * a[0][0] | a[0][0] = 3.0
 array item | k = np.array([1.0, 2.0]) | x * k[1] | k[1] = 3.0
 array of no dimensions | k = np.array(2.0) | x * float(k) | k[...] = 3.0
 array of no dimensions by item | k = np.array(2.0) | x * k.item() | k.fill(3.0)

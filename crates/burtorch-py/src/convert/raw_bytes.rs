@@ -1,6 +1,6 @@
 //! The bytes of arrays of any type, for comparisons.
 //!
-//! Promises: equal bytes mean equal types, shapes and numbers. Does not interpret numbers.
+//! Promises: equal bytes mean equal types, shapes and numbers, and that both may be written or neither. Does not interpret numbers.
 #![allow(unsafe_code)]
 
 use pyo3::buffer::PyUntypedBuffer;
@@ -42,7 +42,10 @@ fn pieces(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> bool {
         return is_one && quietly(py, copy).is_some_and(|bytes| f(&bytes));
     };
     let bytes_of = |numbers: &[usize]| numbers.iter().flat_map(|n| n.to_ne_bytes()).collect::<Vec<u8>>();
-    if !f(buffer.format().to_bytes()) || !f(&bytes_of(&[buffer.item_size()])) || !f(&bytes_of(buffer.shape())) {
+    if !f(buffer.format().to_bytes())
+        || !f(&bytes_of(&[buffer.item_size(), usize::from(buffer.readonly())]))
+        || !f(&bytes_of(buffer.shape()))
+    {
         return false;
     }
     if buffer.len_bytes() == 0 {

@@ -175,6 +175,11 @@ impl Watch {
         }
     }
 
+    /// As `add_own`, for the target of a weak reference, which is not kept alive.
+    pub fn add_own_of_weak(&mut self, reference: &Bound<'_, PyAny>, own: &Bound<'_, PyDict>) {
+        self.probes.push(Probe::Own(reference.clone().unbind(), own.clone().unbind()));
+    }
+
     /// Watches a word for any change.
     ///
     /// # Safety

@@ -5,7 +5,7 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PySet, PyString};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyWeakref, PyWeakrefMethods};
 
 use super::attributes;
 use crate::convert::critical_section::locked;
@@ -48,7 +48,7 @@ pub(super) enum Probe {
     Context(Py<PyAny>, Option<Py<PyAny>>),
     /// A dictionary, on versions of Python without dictionary versions.
     Dict(usize),
-    /// The object's dictionary of own attributes.
+    /// The dictionary of attributes of an object, or of the target of a weak reference.
     Own(Py<PyAny>, Py<PyDict>),
 }
 
@@ -200,7 +200,12 @@ impl Probe {
                 _ => false,
             },
             Probe::Dict(k) => dicts[*k].is_as_it_was(py, names),
-            Probe::Own(object, own) => attributes::own(object.bind(py)).is_some_and(|now| now.is(own.bind(py))),
+            Probe::Own(object, own) => {
+                let object = object.bind(py);
+                let target = object.cast::<PyWeakref>().ok().map(PyWeakrefMethods::upgrade);
+                let now = target.unwrap_or_else(|| Some(object.clone())).and_then(|object| attributes::own(&object));
+                now.is_some_and(|now| now.is(own.bind(py)))
+            }
         }
     }
 }

@@ -286,20 +286,26 @@ impl Search {
             }
         }
         if !of_library {
-            // SAFETY: the class of an object is a word of it.
-            unsafe {
-                self.watch
-                    .add_object(object, object.as_ptr().cast::<u8>().add(offset_of!(ffi::PyObject, ob_type)).cast())
-            };
+            self.add_class_of(object);
+        }
+    }
+
+    /// Which class an object has.
+    fn add_class_of(&mut self, object: &Bound<'_, PyAny>) {
+        // SAFETY: a word of the object.
+        unsafe {
+            let at = object.as_ptr().cast::<u8>().add(offset_of!(ffi::PyObject, ob_type)).cast();
+            self.watch.add_object(object, at);
         }
     }
 
     /// The target of a weak reference: its attributes are watched, and it is not kept alive.
-    fn add_weak(&mut self, object: &Bound<'_, PyAny>) {
+    fn add_weak(&mut self, reference: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) {
         let kind = object.get_type();
         match attributes::own(object).filter(|_| is_written_in_python(&kind)) {
             Some(own) if unwatched::c_base(&kind).is(object.py().get_type::<PyAny>()) => {
                 self.reach(kind.as_any());
+                self.watch.add_own_of_weak(reference, &own);
                 self.add_attributes(&own, Scope::Named);
             }
             // An object with more than attributes is kept alive: its contents are read by its address.
@@ -332,8 +338,9 @@ impl Search {
         if !is_followed(kind) {
             return;
         }
-        // SAFETY: the word of the base classes lies in the class.
+        // SAFETY: the words of the base classes and of the metaclass lie in the class.
         unsafe { self.watch.add_object(kind, (&raw const (*kind.as_type_ptr()).tp_mro).cast()) };
+        self.add_class_of(kind);
         for class in kind.mro().iter() {
             let Ok(class) = class.cast_into::<PyType>() else { continue };
             if is_followed(&class)
@@ -362,7 +369,7 @@ impl Search {
             if ffi::PyWeakref_Check(object.as_ptr()) != 0 {
                 self.watch.add_exact(object, object.as_ptr().add(1).cast::<usize>());
                 if let Some(held) = object.cast::<PyWeakref>().ok().and_then(PyWeakrefMethods::upgrade) {
-                    self.add_weak(&held);
+                    self.add_weak(object, &held);
                 }
                 return;
             }
@@ -391,10 +398,19 @@ impl Search {
             }
             return;
         }
-        if (module.as_str(), class.as_str()) == ("collections", "OrderedDict") {
-            // Its order is not that of the dictionary it is.
+        if let ("collections", "OrderedDict" | "defaultdict") = (module.as_str(), class.as_str()) {
+            // Its order is not that of the dictionary it is; its factory is not in the dictionary.
             let held = attributes::referents(object);
+            self.reach_all(&held);
             self.watch.add_referents(object, &held);
+        }
+        if module == "_ctypes" {
+            // The objects that a pointer, or a structure with pointers, refers to.
+            match quietly(py, || object.getattr("_objects")).filter(|held| !held.is_none()) {
+                Some(held) => self.reach(&held),
+                None if class == "_Pointer" => self.add_opaque(object, &base),
+                None => {}
+            }
         }
         if class == "Decimal" {
             self.watch_called(py, "_decimal", "getcontext");

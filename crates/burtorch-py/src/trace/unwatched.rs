@@ -208,6 +208,8 @@ pub fn of_object(object: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> Object 
         ("_io" | "io", "StringIO" | "BytesIO") => Object::Known,
         // Its function and its rules.
         ("burtorch", "primitive") => Object::Holds,
+        // They do not show the array that they read.
+        ("numpy", "flatiter" | "nditer" | "broadcast") => Object::Unwatched(Kind::Advanced),
         ("numpy" | "burtorch", _) => Object::Known,
         ("_ctypes", _) if !super::attributes::has_referents(object) => Object::Unwatched(Kind::Hidden),
         // Its text, its attributes and its children.
