@@ -257,3 +257,11 @@ def test_rows_of_zeros_are_taken_with_a_number_as_step():
     assert opt.softmax_regression(FEATURES, np.arange(N) % 3 * 1.0).d == 3 * D
     with pytest.raises(TypeError, match="step must be"):
         opt.GD(f, step=None)
+
+
+def test_a_state_of_another_seed_is_said():
+    first, second = opt.SGD(problem(), sampling=opt.Nice(2), step=0.01, seed=1), opt.SGD(problem(), step=0.01, seed=2)
+    first.run(3)
+    with pytest.warns(RuntimeWarning, match="the state is of seed 1, this method draws with seed 2"):
+        second.load_state_dict(first.state_dict())
+    assert second.x.tobytes() == first.x.tobytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -156,6 +157,7 @@ class Method:
         self.x_star = None if x_star is None else point(x_star, problem.d, "x_star")
         self.f_star = None if f_star is None else finite(f_star, "f_star")
         self.seconds = 0.0
+        self.seed = seed
         self._constants = self._checked(constants)
         self._lyapunov = lyapunov
         self._solved: Vector | None = None
@@ -433,6 +435,7 @@ class Method:
         """The state that determines the next steps. A method with the same arguments continues from it bit for bit."""
         return {
             "method": type(self).__name__,
+            "seed": self.seed,
             "round": self._runner.round,
             "cost": self._runner.cost,
             "seconds": self.seconds,
@@ -441,7 +444,8 @@ class Method:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a `state_dict`. Raises ValueError for the state of another method or size, for missing parts,
-        and for an iterate that is not finite; then nothing has changed.
+        and for an iterate that is not finite; then nothing has changed. Warns if the state is of a method with another
+        seed, as the next draws are then not those of an uninterrupted run.
         """
         of_kind(state, dict, "a state", "that of state_dict()")
         if (found := state.get("method")) != type(self).__name__:
@@ -455,6 +459,9 @@ class Method:
             point(arrays["x"], self.problem.d, "x of the state")
         self._load(arrays, whole(state["round"], "the state's round", 0), tuple(state["cost"]))
         self.seconds = seconds
+        if state.get("seed", self.seed) != self.seed:
+            message = f"the state is of seed {state['seed']}, this method draws with seed {self.seed}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} after {self._runner.round} steps on {self.problem!r}>"
