@@ -152,6 +152,7 @@ fn at_rest<E: ArrayFloat>(multiple: E, rest: E) -> E {
     if multiple.partial_cmp(&multiple).is_none() { rest } else { multiple + E::default() }
 }
 
+#[inline(always)]
 fn mask<E: ArrayFloat>(holds: bool) -> E {
     <E as Real>::of(f64::from(u8::from(holds)))
 }

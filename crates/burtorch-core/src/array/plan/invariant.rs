@@ -2,8 +2,19 @@
 //!
 //! Promises: the same numbers in the slots that are read. Does not know what operations do.
 
-use super::simpler::written;
 use super::together::Item;
+
+/// Calls for each slot that work writes.
+pub(super) fn written(work: &[Item], each: &mut impl FnMut(usize)) {
+    for item in work {
+        match item {
+            Item::Operation(operation) => each(operation.to),
+            Item::Move { to, .. } => each(*to),
+            Item::Choice { yes, no, .. } => [yes, no].into_iter().for_each(|work| written(work, each)),
+            Item::Loop { condition, body, .. } => [condition, body].into_iter().for_each(|work| written(work, each)),
+        }
+    }
+}
 
 /// Moves operations that only read what a loop does not write before it, where slots are written so often in all; the results of
 /// an operation that moves are written once.

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use super::super::expansion::MathOp;
-use super::invariant::{lift, remove_unread};
+use super::invariant::{lift, remove_unread, written};
 use super::math::{ArrayFloat, BlockOp, arity};
 use super::never::Start;
 use super::signs::without_needless;
@@ -71,18 +71,6 @@ pub(super) fn simplify<E: ArrayFloat>(work: &mut Vec<Item>, slots: &mut Vec<E>, 
         remove_unread(work, slots.len(), kept);
     }
     lift(work, &writes);
-}
-
-/// Calls for each slot that work writes.
-pub(super) fn written(work: &[Item], each: &mut impl FnMut(usize)) {
-    for item in work {
-        match item {
-            Item::Operation(operation) => each(operation.to),
-            Item::Move { to, .. } => each(*to),
-            Item::Choice { yes, no, .. } => [yes, no].into_iter().for_each(|work| written(work, each)),
-            Item::Loop { condition, body, .. } => [condition, body].into_iter().for_each(|work| written(work, each)),
-        }
-    }
 }
 
 impl<E: ArrayFloat> Known<'_, E> {
