@@ -172,13 +172,24 @@ leveled! {
     pub fn run_strips<E>(strips: &Strips, room: &mut [E]) = run_strips_at;
 }
 
-/// Computes a strip from its operands, a vector at a time; the last vector may be partial.
+/// Computes a strip from its operands, a vector at a time. The numbers after the last whole vector come first, as a vector that ends with
+/// them: stores of parts are slow, and the strip may be one of its operands.
 macro_rules! each {
     ($room:ident, $strip:ident, $v:ty, [$($x:ident = $k:literal),*] $z:expr) => {{
         let (width, n) = (<$v>::LANES, $strip.n as usize);
         let mut to = $room.add($strip.to as usize);
         $( let mut $x = $room.add($strip.of[$k] as usize).cast_const(); )*
-        let end = to.add(n / width * width);
+        let (end, rest) = (to.add(n / width * width), n % width);
+        let last: $v = if rest > 0 {
+            $( let $x = if n > width {
+                $x.add(n - width).cast::<$v>().read_unaligned()
+            } else {
+                <$v>::read_masked($x, <$v>::first(rest))
+            }; )*
+            $z
+        } else {
+            <$v>::of(0.0)
+        };
         while to != end {
             let z: $v = {
                 $( let $x = $x.cast::<$v>().read_unaligned(); )*
@@ -188,13 +199,12 @@ macro_rules! each {
             to = to.add(width);
             $( $x = $x.add(width); )*
         }
-        if n % width > 0 {
-            let mask = <$v>::first(n % width);
-            let z: $v = {
-                $( let $x = <$v>::read_masked($x, mask); )*
-                $z
-            };
-            z.write_masked(to, mask);
+        if rest > 0 {
+            if n > width {
+                to.add(rest).sub(width).cast::<$v>().write_unaligned(last);
+            } else {
+                last.write_masked(to, <$v>::first(rest));
+            }
         }
     }};
 }

@@ -337,7 +337,8 @@ fn places(runs: Vec<(usize, isize, usize)>) -> impl Iterator<Item = u32> {
 fn strip_of(op: BlockOp) -> Option<StripOp> {
     Some(match op {
         BlockOp::IsUnreached => StripOp::IsUnreached,
-        BlockOp::Hidden => return None,
+        BlockOp::Hidden | BlockOp::NanOr | BlockOp::ContributionNanOr => return None,
+        BlockOp::Resting | BlockOp::RestingProduct | BlockOp::RestingQuotient => return None,
         BlockOp::Contribution => StripOp::Contribution,
         BlockOp::Product => StripOp::Product,
         BlockOp::MulAdd => StripOp::MulAdd,

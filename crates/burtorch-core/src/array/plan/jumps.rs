@@ -68,6 +68,27 @@ pub(super) unsafe extern "rust-preserve-none" fn moves<E: ArrayFloat>(
     }
 }
 
+/// Moves two numbers, the first one first.
+///
+/// # Safety
+/// As of [`step`].
+pub(super) unsafe extern "rust-preserve-none" fn two_moves<E: ArrayFloat>(
+    slots: *mut E,
+    at: *const Instr<E>,
+    _last: E,
+) -> *const Instr<E> {
+    debug_assert!(!at.is_null());
+    // SAFETY: by the contract.
+    unsafe {
+        let Instr { of: [from, second, to_second], to, .. } = &*at;
+        *slots.add(*to as usize) = *slots.add(*from as usize);
+        let number = *slots.add(*second as usize);
+        *slots.add(*to_second as usize) = number;
+        let next = at.add(1);
+        become ((*next).step)(slots, next, number)
+    }
+}
+
 /// Goes on so many instructions later if a slot holds 0, else at the next one.
 ///
 /// # Safety

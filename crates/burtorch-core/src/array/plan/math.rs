@@ -26,8 +26,18 @@ pub(super) enum BlockOp {
     MulAdd,
     /// The same of an adjoint and a factor.
     ReachedMulAdd,
-    /// Of an adjoint and a number: unreached, or the number. Of single numbers only.
+    /// Of an adjoint and a number: unreached, or the number. This and the next ones are of single numbers only.
     Hidden,
+    /// The first number if it is NaN, else the second.
+    NanOr,
+    /// Of an adjoint and two numbers: what [`BlockOp::Contribution`] makes of [`BlockOp::NanOr`].
+    ContributionNanOr,
+    /// Of a rate and a multiple of it: the multiple; where the rate is 0 it is 0 rather than NaN, and never -0.0.
+    Resting,
+    /// The same of a product of the rate.
+    RestingProduct,
+    /// The same of a quotient; where it is NaN, the rate.
+    RestingQuotient,
     /// Two operations in one pass.
     Two(Two),
 }
@@ -36,8 +46,9 @@ pub(super) enum BlockOp {
 pub(super) fn arity(op: BlockOp) -> usize {
     match op {
         BlockOp::IsUnreached => 1,
-        BlockOp::Contribution | BlockOp::Product | BlockOp::Hidden => 2,
-        BlockOp::MulAdd | BlockOp::ReachedMulAdd | BlockOp::Two(_) => 3,
+        BlockOp::Contribution | BlockOp::Product | BlockOp::Hidden | BlockOp::NanOr => 2,
+        BlockOp::Resting | BlockOp::RestingProduct | BlockOp::RestingQuotient => 2,
+        BlockOp::ContributionNanOr | BlockOp::MulAdd | BlockOp::ReachedMulAdd | BlockOp::Two(_) => 3,
         BlockOp::Math(op) => op.arity(),
     }
 }
@@ -53,7 +64,8 @@ pub(super) fn compute<E: ArrayFloat>(op: BlockOp, [x, y, z]: [&[E]; 3], to: &mut
         BlockOp::IsUnreached => kernels::unreached_masks(x, to),
         BlockOp::Contribution => kernels::contributions(x, y, to),
         BlockOp::Product => kernels::contributed_products(x, y, to),
-        BlockOp::Hidden => {}
+        BlockOp::Hidden | BlockOp::NanOr | BlockOp::ContributionNanOr => {}
+        BlockOp::Resting | BlockOp::RestingProduct | BlockOp::RestingQuotient => {}
         BlockOp::MulAdd => kernels::multiply_adds(x, y, z, to),
         BlockOp::ReachedMulAdd => kernels::reached_multiply_adds(x, y, z, to),
         BlockOp::Two(two) => kernels::two_steps(two, x, y, z, to),

@@ -15,8 +15,10 @@ mod reducer;
 
 mod again;
 
+mod actions;
 mod chain;
 mod scalars;
+mod schedule;
 mod shared;
 mod together;
 mod work;
@@ -34,10 +36,13 @@ mod indexed;
 mod integers;
 
 mod carried;
-mod hidden;
 mod inner;
+mod invariant;
 mod jumps;
+mod never;
 mod number_loop;
+mod signs;
+mod simpler;
 
 mod control;
 

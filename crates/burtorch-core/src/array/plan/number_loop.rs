@@ -5,12 +5,12 @@
 
 use super::super::expansion::MathOp;
 use super::carried::write_carries;
-use super::hidden::hide;
 use super::inner::Body;
 use super::math::{ArrayFloat, BlockOp};
 use super::memory::room;
 use super::numbers::Straight;
 use super::scalars::{Code, Cursor};
+use super::simpler::simplify;
 use super::together::{Item, Operation};
 use crate::error::Result;
 use crate::interrupt;
@@ -106,7 +106,6 @@ impl<E: ArrayFloat> NumberLoop<E> {
         let (mut work, mut results) = straight.apart(|straight| body.append_to(straight, &arguments))?;
         let of_stacked = &results[carries..].to_vec();
         let of_carries = &arguments[captures..captures + carries];
-        hide(&mut work, &straight.slots, arguments.len(), &results);
         write_carries(&mut work, &mut results, of_carries);
         let goes_on = match condition {
             Some(condition) => Some(
@@ -120,12 +119,18 @@ impl<E: ArrayFloat> NumberLoop<E> {
             Some((condition, of)) if is_whole => {
                 let count = straight.whole(&mut work, (condition, of), &results, of_carries);
                 results.copy_from_slice(of_carries);
-                (Code::new(&work, &[of_carries, &[count]].concat(), straight.left), None, Some(count))
+                let kept = [of_carries, &[count]].concat();
+                simplify(&mut work, &mut straight.slots, arguments.len(), &kept);
+                (Code::new(&work, &kept, straight.left), None, Some(count))
             }
             goes_on => {
-                let code = Code::new(&work, &results, straight.left);
-                let condition = goes_on.map(|(work, of)| (Code::new(&work, &[of], straight.left), of));
-                (code, condition, None)
+                let mut code = |work: &mut Vec<Item>, kept: &[usize]| {
+                    simplify(work, &mut straight.slots, arguments.len(), kept);
+                    Code::new(work, kept, straight.left)
+                };
+                let code_of_step = code(&mut work, &results);
+                let condition = goes_on.map(|(mut work, of)| (code(&mut work, &[of]), of));
+                (code_of_step, condition, None)
             }
         };
         let moves: Vec<_> =

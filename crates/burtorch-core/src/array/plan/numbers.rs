@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use super::super::instr::Element;
 use super::alone::Operand;
 use super::chain::Stream;
-use super::math::{ArrayFloat, BlockOp};
+use super::math::ArrayFloat;
 use super::memory::{Bank, room};
 use super::place::{Place, Source};
 use super::scalars::Code;
@@ -124,10 +124,6 @@ pub(super) struct Straight<E> {
     pub(super) slots: Vec<E>,
     /// The slot that counts steps of loops, if there are any.
     pub(super) left: Option<usize>,
-    /// Operations on these slots that work before has done, in this part of it and around it, and where their results are.
-    done: HashMap<[usize; 3], Vec<(BlockOp, usize)>>,
-    /// The slots of these operations in order.
-    order: Vec<[usize; 3]>,
 }
 
 /// The slots of what lies in buffers, and of constants.
@@ -135,7 +131,7 @@ pub(super) type Slots = HashMap<(Source, usize), usize>;
 
 impl<E: ArrayFloat> Straight<E> {
     pub(super) fn new() -> Self {
-        Straight { work: Vec::new(), slots: Vec::new(), left: None, done: HashMap::new(), order: Vec::new() }
+        Straight { work: Vec::new(), slots: Vec::new(), left: None }
     }
 
     /// A slot that holds this number at first.
@@ -166,14 +162,7 @@ impl<E: ArrayFloat> Straight<E> {
     /// What `append` appends, apart from the rest.
     pub(super) fn apart<T>(&mut self, append: impl FnOnce(&mut Self) -> Option<T>) -> Option<(Vec<Item>, T)> {
         let before = std::mem::take(&mut self.work);
-        let done = self.order.len();
         let result = append(self);
-        // What a part has done is not done around it.
-        for of in self.order.drain(done..) {
-            self.done.entry(of).and_modify(|all| {
-                all.pop();
-            });
-        }
         Some((std::mem::replace(&mut self.work, before), result?))
     }
 
@@ -194,19 +183,6 @@ impl<E: ArrayFloat> Straight<E> {
         }
     }
 
-    /// The slot of an operation's result: formulas of neighbouring instructions have operations in common.
-    fn once(&mut self, op: BlockOp, of: [usize; 3]) -> usize {
-        let known = self.done.get(&of).and_then(|all| all.iter().find(|(known, _)| *known == op));
-        if let Some(&(_, to)) = known {
-            return to;
-        }
-        let to = self.slot(E::default());
-        self.work.push(Item::Operation(Operation { op, of, to }));
-        self.done.entry(of).or_default().push((op, to));
-        self.order.push(of);
-        to
-    }
-
     fn copy(&mut self, from: usize) -> usize {
         let to = self.slot(E::default());
         self.work.push(Item::Move { from, to });
@@ -225,7 +201,9 @@ impl<E: ArrayFloat> Straight<E> {
             for (of, k) in of.iter_mut().zip(&operation.of[..operation.arity()]) {
                 *of = new[k];
             }
-            new.insert(operation.to, self.once(operation.op, of));
+            let to = self.slot(E::default());
+            self.work.push(Item::Operation(Operation { op: operation.op, of, to }));
+            new.insert(operation.to, to);
         }
         for (slot, buffer) in &chain.stores {
             places.insert((Source::Buffer(*buffer), 0), new[slot]);

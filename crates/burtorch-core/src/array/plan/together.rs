@@ -129,6 +129,7 @@ fn paired(operations: &[Operation], reads: &[usize]) -> Vec<Operation> {
 pub(super) mod tests {
     use super::super::scalars::Code;
     use super::*;
+    use crate::ops::Function;
 
     const ARGUMENTS: usize = 5;
     const RESULTS: usize = 30;
@@ -177,11 +178,14 @@ pub(super) mod tests {
         assert!(together > 3000, "{together}");
     }
 
-    /// Random work of which every part may be a choice or a loop.
+    /// Random work of which every part may be a choice or a loop. The slots from `numbers` on hold 0, 1, 3, 700 and -0.0.
     pub(in super::super) struct Nest {
         pub(in super::super) state: u64,
+        pub(in super::super) numbers: usize,
         pub(in super::super) slots: usize,
     }
+
+    pub(in super::super) const NUMBERS: [f64; 5] = [0.0, 1.0, 3.0, 700.0, -0.0];
 
     impl Nest {
         pub(in super::super) fn below(&mut self, n: usize) -> usize {
@@ -209,13 +213,77 @@ pub(super) mod tests {
                 let (item, to) = self.operation(op, of);
                 work.push(item);
                 known.push(to);
-                match self.below(6) {
+                match self.below(8) {
                     0 if depth > 0 => self.choice(&mut work, known, depth - 1),
                     1 if depth > 0 => self.repeated(&mut work, known, depth - 1),
+                    2 | 3 => {
+                        let to = self.formula(&mut work, known);
+                        known.push(to);
+                    }
                     _ => {}
                 }
             }
             work
+        }
+
+        /// Appends operations as derivatives have them.
+        fn formula(&mut self, work: &mut Vec<Item>, known: &[usize]) -> usize {
+            let [x, y, z] = [(); 3].map(|()| known[self.below(known.len())]);
+            let [zero, one, unreached] = [0, 1, 4].map(|k| self.numbers + k);
+            let kind = self.below(12);
+            let mut push = |op, of| {
+                let to = self.slot();
+                work.push(Item::Operation(Operation { op, of, to }));
+                to
+            };
+            let mut math = |op, of| push(BlockOp::Math(op), of);
+            match kind {
+                // A rate that is 0 contributes nothing.
+                0..4 => {
+                    let (c, rest) = match kind {
+                        0 => (math(MathOp::Mul, [x, y, 0]), zero),
+                        1 => (math(MathOp::Div, [x, y, 0]), x),
+                        2 => (math(MathOp::Mul, [y, x, 0]), zero),
+                        _ => (x, zero),
+                    };
+                    let is_nan = math(MathOp::IsNan, [c, 0, 0]);
+                    let plus = math(MathOp::Add, [c, zero, 0]);
+                    let at_rest = math(MathOp::Select, [is_nan, rest, plus]);
+                    let rests = math(MathOp::Equal, [x, zero, 0]);
+                    math(MathOp::Select, [rests, at_rest, c])
+                }
+                // Nothing comes from what is unreached.
+                4 | 5 => {
+                    let plus = if kind == 4 { math(MathOp::Add, [y, zero, 0]) } else { y };
+                    let mask = push(BlockOp::IsUnreached, [x, 0, 0]);
+                    push(BlockOp::Math(MathOp::Select), [mask, unreached, plus])
+                }
+                // What is not a number has no derivative.
+                6 | 7 => {
+                    let mask = math(MathOp::IsNan, [y, 0, 0]);
+                    let c = math(MathOp::Select, [mask, y, z]);
+                    if kind == 6 { c } else { push(BlockOp::Contribution, [x, c, 0]) }
+                }
+                8 => {
+                    let c = math(MathOp::Mul, [x, y, 0]);
+                    push(BlockOp::Contribution, [x, c, 0])
+                }
+                9 => {
+                    let square = math(MathOp::Mul, [x, x, 0]);
+                    math(MathOp::Function(Function::Sqrt), [square, 0, 0])
+                }
+                10 => {
+                    let c = math(MathOp::Mul, [x, one, 0]);
+                    let c = math(MathOp::Sub, [c, zero, 0]);
+                    math(MathOp::Add, [zero, c, 0])
+                }
+                _ => {
+                    let c = math(MathOp::Mul, [x, y, 0]);
+                    let c = math(MathOp::Add, [c, zero, 0]);
+                    let other = math(MathOp::Add, [z, zero, 0]);
+                    math(MathOp::Add, [c, other, 0])
+                }
+            }
         }
 
         fn choice(&mut self, work: &mut Vec<Item>, known: &mut Vec<usize>, depth: usize) {
@@ -233,14 +301,14 @@ pub(super) mod tests {
 
         /// 0, 1, 3 or 700 times, as the first slots say.
         fn repeated(&mut self, work: &mut Vec<Item>, known: &mut Vec<usize>, depth: usize) {
-            let (counter, carry, times) = (self.slot(), self.slot(), self.below(4));
+            let (counter, carry, times) = (self.slot(), self.slot(), self.numbers + self.below(4));
             work.push(Item::Move { from: times, to: counter });
             work.push(Item::Move { from: known[self.below(known.len())], to: carry });
-            let (condition, of) = self.operation(MathOp::Less, [0, counter, 0]);
+            let (condition, of) = self.operation(MathOp::Less, [self.numbers, counter, 0]);
             let mut inside = known.clone();
             inside.push(carry);
-            let mut body = self.work(&mut inside, if times == 3 { 0 } else { depth });
-            let (less, left) = self.operation(MathOp::Sub, [counter, 1, 0]);
+            let mut body = self.work(&mut inside, if times == self.numbers + 3 { 0 } else { depth });
+            let (less, left) = self.operation(MathOp::Sub, [counter, self.numbers + 1, 0]);
             let moves = [(inside[inside.len() - 1], carry), (left, counter)];
             body.push(less);
             body.extend(moves.map(|(from, to)| Item::Move { from, to }));
@@ -272,12 +340,13 @@ pub(super) mod tests {
     #[test]
     fn loops_and_choices_as_jumps_have_the_bits_of_work_done_part_by_part() {
         for seed in 0..300 {
-            let mut nest = Nest { state: seed * 77 + 5, slots: 7 };
-            let mut known = vec![4, 5, 6];
+            let mut nest = Nest { state: seed * 77 + 5, numbers: 0, slots: 8 };
+            let mut known = vec![5, 6, 7];
             let work = nest.work(&mut known, 3);
             let left = nest.slot();
             let mut slots = vec![0.0; nest.slots];
-            slots[..7].copy_from_slice(&[0.0, 1.0, 3.0, 700.0, 0.3, -1.2, 0.7]);
+            slots[..5].copy_from_slice(&NUMBERS);
+            slots[5..8].copy_from_slice(&[0.3, -1.2, 0.7]);
             let mut expected = slots.clone();
             interpret(&work, &mut expected);
             let kept = [known[known.len() - 1], known[known.len() / 2]];
