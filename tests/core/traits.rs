@@ -112,7 +112,7 @@ are_send_and_sync!(
     Type,
     ValueId,
     Variable,
-    Finish,
+    Finish<f64>,
     Matrix<'static, f64>,
     MatrixMut<'static, f64>,
     Start<'static, f64>,

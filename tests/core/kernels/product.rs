@@ -2,7 +2,9 @@
 //! starts, on every level.
 
 use crate::support::{Float, Numbers, level_stays};
-use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len};
+use burtorch_core::kernels::{
+    DESCEND_TERMS, Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len,
+};
 use burtorch_core::simd::{available_levels, force_level, level};
 
 /// Row step, column step, and step to the next matrix.
@@ -29,7 +31,7 @@ struct Case<E> {
     c: (Vec<E>, Steps),
     bias: Vec<E>,
     start: u64,
-    finish: Finish,
+    finish: Finish<E>,
 }
 
 impl<E: Float> Case<E> {
@@ -40,7 +42,11 @@ impl<E: Float> Case<E> {
             (numbers.take(len), steps)
         };
         let (a, b, c) = (of(m, k), of(k, n), of(m, n));
-        let finish = if numbers.next_bits().is_multiple_of(3) { Finish::Reached } else { Finish::AsIs };
+        let finish = match numbers.next_bits() % 4 {
+            0 => Finish::Reached,
+            1 if k <= DESCEND_TERMS => Finish::Descend(E::of(0.125) * numbers.take(1)[0]),
+            _ => Finish::AsIs,
+        };
         Self { count, shape, a, b, c, bias: numbers.take(m.max(n)), start: numbers.next_bits() % 5, finish }
     }
 
@@ -87,7 +93,12 @@ impl<E: Float> Case<E> {
                         let (x, y) = (self.a.0[at(self.a.1, q, i, p)], self.b.0[at(self.b.1, q, p, j)]);
                         sum = if level().has_fma() { x.mul_add(y, sum) } else { x * y + sum };
                     }
-                    *to = if self.finish == Finish::Reached { sum + E::default() } else { sum };
+                    *to = match self.finish {
+                        Finish::AsIs => sum,
+                        Finish::Reached => sum + E::default(),
+                        Finish::Descend(lr) if level().has_fma() => (-lr).mul_add(sum, *to),
+                        Finish::Descend(lr) => -lr * sum + *to,
+                    };
                 }
             }
         }

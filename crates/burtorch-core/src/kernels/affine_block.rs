@@ -2,12 +2,12 @@
 //! gradient of its input.
 //!
 //! Promises: the sums of `affine_lanes` in the same order, so the same bits lane by lane; but weights are read from memory only
-//! once for 64 samples. Does not know weight gradients.
+//! once for 64 samples. With AVX2 a tile has 16 lanes only, and `affine_product` prefers products. Does not know weight gradients.
 
 use super::float::{KernelFloat, Pack, line, prefetch, prefetch_far};
 use super::lanes::features;
 use super::levels::Target;
-use crate::simd::Real;
+use crate::simd::{Real, array_of};
 use crate::sync::stop::Pace;
 
 /// Numbers of the inner dimension per tile: their activations (16 KB of f32) stay in the first-level cache.
@@ -97,8 +97,7 @@ unsafe fn forward_tiles<E: KernelFloat, T: Target, const L: usize, const K: usiz
     while n_out - o >= R && pace.goes_on((to - from) * R * K * E::Vector::LANES) {
         // SAFETY: `o + r < n_out` and `i < n_in`, and the caller vouches for the lengths.
         unsafe {
-            let mut sums: [[E::Vector; K]; R] =
-                std::array::from_fn(|r| std::array::from_fn(|k| E::Vector::read(y, at(o + r, k))));
+            let mut sums: [[E::Vector; K]; R] = array_of(|r| array_of(|k| E::Vector::read(y, at(o + r, k))));
             let tile = w.get_unchecked(o * n_in..(o + R) * n_in);
             for r in 0..R {
                 for i in (from..to).step_by(line::<E>()) {
@@ -106,7 +105,7 @@ unsafe fn forward_tiles<E: KernelFloat, T: Target, const L: usize, const K: usiz
                 }
             }
             for i in from..to {
-                let xs: [E::Vector; K] = std::array::from_fn(|k| E::Vector::read(x, at(i, k)));
+                let xs: [E::Vector; K] = array_of(|k| E::Vector::read(x, at(i, k)));
                 for r in 0..R {
                     let weight = E::Vector::splat(*tile.get_unchecked(r * n_in + i));
                     for k in 0..K {
@@ -196,11 +195,10 @@ unsafe fn input_tiles<E: KernelFloat, T: Target, const L: usize, const K: usize,
     while n_in - i >= R && pace.goes_on((to - from) * R * K * E::Vector::LANES) {
         // SAFETY: `i + r < n_in` and `o < n_out`, and the caller vouches for the lengths.
         unsafe {
-            let mut sums: [[E::Vector; K]; R] = std::array::from_fn(|r| {
-                std::array::from_fn(|k| if overwrites { zero } else { E::Vector::read(dx, at(i + r, k)) })
-            });
+            let mut sums: [[E::Vector; K]; R] =
+                array_of(|r| array_of(|k| if overwrites { zero } else { E::Vector::read(dx, at(i + r, k)) }));
             for o in from..to {
-                let dys: [E::Vector; K] = std::array::from_fn(|k| E::Vector::read(dy, at(o, k)));
+                let dys: [E::Vector; K] = array_of(|k| E::Vector::read(dy, at(o, k)));
                 let weights = w.get_unchecked(o * n_in + i..o * n_in + i + R);
                 prefetch_far(w, (o + DEPTH) * n_in + i);
                 for r in 0..R {

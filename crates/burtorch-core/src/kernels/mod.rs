@@ -76,7 +76,9 @@ pub use float::KernelFloat;
 pub use gathered::{add_rows, ask_for_next_rows, ask_for_rows, dots_of_rows, dots_of_rows_at_two};
 pub use layer_norm::{layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes};
 pub use optim::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
-pub use product::{Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len};
+pub use product::{
+    DESCEND_TERMS, Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len,
+};
 pub use reduce::{
     add_difference, all_finite, axpy, axpy_rows, count_reaching, descend, dot, dots, dots_of_columns, outer, sum,
     sum_squares,

@@ -3,10 +3,10 @@
 //! Promises: blocks of terms are summed in order, each on top of the one before. Does not know registers.
 
 use super::Finish;
-use super::pack::{block_of_a, row_of_b, strip_of_b};
-use super::plan::{Job, Origin, Plan, Side, aside_len};
+use super::pack::{PANEL, block_of_a, row_of_b, strip_of_b};
+use super::plan::{Job, Origin, Plan, Side, aside_len, panels_len};
 use super::tile::{Strip, strip};
-use crate::kernels::float::{KernelFloat, line};
+use crate::kernels::float::KernelFloat;
 use crate::kernels::levels::Target;
 use crate::simd::Real;
 use crate::sync::stop::Pace;
@@ -62,7 +62,7 @@ unsafe fn single<E: KernelFloat, T: Target>(job: &Job<E>, plan: &Plan, workspace
     } else {
         workspace.split_at_mut(0)
     };
-    debug_assert!(!plan.pack_a || for_a.len() >= plan.rows.min(job.m) * (plan.depth.min(job.k) + 2 * line::<E>()));
+    debug_assert!(!plan.pack_a || for_a.len() >= panels_len(plan.rows.min(job.m), plan.depth.min(job.k)));
     // SAFETY: as the caller promises.
     unsafe {
         for j in (0..job.n).step_by(plan.columns) {
@@ -79,7 +79,7 @@ unsafe fn single<E: KernelFloat, T: Target>(job: &Job<E>, plan: &Plan, workspace
                 for i in (0..job.m).step_by(plan.rows) {
                     let rows = plan.rows.min(job.m - i);
                     let a = job.a.from(i, p);
-                    let a = if plan.pack_a { block_of_a::<E, T>(&a, rows, depth, for_a.as_mut_ptr()) } else { a };
+                    let a = if plan.pack_a { block_of_a(&a, rows, depth, for_a.as_mut_ptr()) } else { a };
                     let (at, size) = ([i, j, p], [rows, columns, depth]);
                     if !strips::<E, T>(job, plan, at, size, &a, for_b.as_ptr(), aside, pace) {
                         return false;
@@ -143,6 +143,21 @@ fn width<E: KernelFloat, T: Target>(left: usize, rows: usize) -> usize {
     }
 }
 
+/// Bytes of the strips of B side by side: half a first-level cache.
+const SIDE: usize = 16 << 10;
+
+/// The number of strips of `width` columns that each row of tiles passes over before the next, with `left` columns left.
+/// Simply: one. Departure: where strips are short, as many as the first-level cache holds. With one, the next tile reads
+/// sums whose addresses differ from those just stored by a multiple of the row; where that is a multiple of 4096 bytes,
+/// they wait for the stores: 71 GFLOP/s became 92 (AVX2, f32, 64 terms). It reads rows of A once for all of them, too.
+#[inline(always)]
+fn side_by_side<E: KernelFloat, T: Target>(job: &Job<E>, width: usize, left: usize, depth: usize) -> usize {
+    if T::fits::<T::Register<E>>(24) || job.c_column != 1 {
+        return 1;
+    }
+    (SIDE / (width * depth.max(1) * size_of::<E>())).min(left / width).max(1)
+}
+
 /// Computes all strips of one block; `false` if it ended early.
 ///
 /// # Safety
@@ -168,7 +183,8 @@ unsafe fn strips<E: KernelFloat, T: Target>(
     unsafe {
         while c < columns {
             let width = width::<E, T>(columns - c, job.m);
-            if !pace.goes_on(rows * width * depth) {
+            let count = side_by_side::<E, T>(job, width, columns - c, depth);
+            if !pace.goes_on(rows * count * width * depth) {
                 return false;
             }
             let (b, b_term) = if plan.pack_b {
@@ -180,9 +196,14 @@ unsafe fn strips<E: KernelFloat, T: Target>(
                 a: a.at,
                 a_row: a.outer,
                 a_term: a.inner,
+                a_panel: if plan.pack_a { (PANEL * depth) as isize } else { PANEL as isize * a.outer },
+                packed: plan.pack_a,
                 asks_ahead: plan.asks_ahead,
                 b,
                 b_term,
+                count,
+                b_next: if plan.pack_b { width * depth } else { width },
+                c_next: width,
                 c: job.c.offset(i as isize * job.c_row + (j + c) as isize * job.c_column),
                 c_row: job.c_row,
                 rows,
@@ -199,7 +220,7 @@ unsafe fn strips<E: KernelFloat, T: Target>(
             let place = (here.c, here.c_row);
             if job.c_column != 1 {
                 (here.c, here.c_row) = (aside.as_mut_ptr(), width as isize);
-                if let Origin::Output = here.origin {
+                if matches!(here.origin, Origin::Output) || matches!(here.finish, Finish::Descend(_)) {
                     for at in 0..rows * width {
                         aside[at] = *element(place, at / width, at % width);
                     }
@@ -217,8 +238,8 @@ unsafe fn strips<E: KernelFloat, T: Target>(
                     *element(place, at / width, at % width) = aside[at];
                 }
             }
-            packed = packed.wrapping_add(width.next_multiple_of(lanes) * depth);
-            c += width;
+            packed = packed.wrapping_add(count * width.next_multiple_of(lanes) * depth);
+            c += count * width;
         }
     }
     true

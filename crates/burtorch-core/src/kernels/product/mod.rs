@@ -170,13 +170,18 @@ pub enum Start<'a, E> {
 }
 
 /// The operation on an element of C after the last term of its chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Finish<E> {
     /// Stores sums unchanged.
     AsIs,
     /// Adds +0.0 first, so that no element is -0.0, the mark of "not reached".
     Reached,
+    /// A step of gradient descent, `C -= lr A B`, without storing the product: of up to [`DESCEND_TERMS`] terms.
+    Descend(E),
 }
+
+/// The terms of a product that ends with a step, at most.
+pub const DESCEND_TERMS: usize = 128;
 
 /// `C = A B`, or `C` of each pair of matrices. See the module. Costs `2 m n k` operations.
 ///
@@ -187,7 +192,7 @@ pub fn product<E: KernelFloat>(
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
     c: MatrixMut<'_, E>,
-    finish: Finish,
+    finish: Finish<E>,
     workspace: &mut [E],
 ) {
     product_on_threads(1, start, a, b, c, finish, workspace);
@@ -201,7 +206,7 @@ pub fn product_on_threads<E: KernelFloat>(
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
     c: MatrixMut<'_, E>,
-    finish: Finish,
+    finish: Finish<E>,
     workspace: &mut [E],
 ) {
     let (m, n, k) = (c.shape.rows, c.shape.columns, a.shape.columns);
@@ -217,6 +222,10 @@ pub fn product_on_threads<E: KernelFloat>(
         Start::Columns(bias) => assert_eq!(bias.len(), n, "a bias must hold one number for each column"),
         Start::Number(_) | Start::Output => {}
     }
+    assert!(
+        !matches!(finish, Finish::Descend(_)) || k <= DESCEND_TERMS,
+        "a product that ends with a step has at most 128 terms"
+    );
     if m == 0 || n == 0 || c.count == 0 {
         return;
     }

@@ -5,7 +5,7 @@
 use super::plan::Side;
 use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at};
 use crate::kernels::levels::Target;
-use crate::simd::Real;
+use crate::simd::{Real, array_of};
 
 /// Packs `columns` adjacent elements of one row of B, padded with zeros to whole vectors.
 ///
@@ -41,13 +41,25 @@ pub(super) unsafe fn strip_of_b<E: KernelFloat, T: Target>(from: &Side<E>, colum
     unsafe {
         for j in (0..columns).step_by(lanes) {
             let (part, to) = (from.from(j, 0), to.add(j));
-            if part.inner != 1 || columns - j < lanes {
-                gathered::<T::Register<E>>(&part, lanes.min(columns - j), 0, terms, to, width);
-            } else if size_of::<E>() == 4 {
-                turned::<T::Register<E>, 4>(&part, terms, to, width);
-            } else {
-                turned::<T::Register<E>, 2>(&part, terms, to, width);
-            }
+            beside::<T::Register<E>>(&part, lanes.min(columns - j), terms, to, width);
+        }
+    }
+}
+
+/// Packs `count` columns of B, or rows of A, as a vector of numbers per term. Lanes after these are unspecified.
+///
+/// # Safety
+/// As [`strip_of_b`].
+#[inline(always)]
+unsafe fn beside<V: Pack>(from: &Side<V::Elem>, count: usize, terms: usize, to: *mut V::Elem, width: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if from.inner != 1 || 2 * count <= V::LANES {
+            gathered::<V>(from, count, 0, terms, to, width);
+        } else if size_of::<V::Elem>() == 4 {
+            turned::<V, 4>(from, count, terms, to, width);
+        } else {
+            turned::<V, 2>(from, count, terms, to, width);
         }
     }
 }
@@ -60,13 +72,19 @@ pub(super) unsafe fn strip_of_b<E: KernelFloat, T: Target>(from: &Side<E>, colum
 /// # Safety
 /// As [`strip_of_b`].
 #[inline(always)]
-unsafe fn turned<V: Pack, const PIECE: usize>(from: &Side<V::Elem>, terms: usize, to: *mut V::Elem, width: usize) {
-    debug_assert!(PIECE * size_of::<V::Elem>() == 16);
+unsafe fn turned<V: Pack, const PIECE: usize>(
+    from: &Side<V::Elem>,
+    count: usize,
+    terms: usize,
+    to: *mut V::Elem,
+    width: usize,
+) {
+    debug_assert!(PIECE * size_of::<V::Elem>() == 16 && count > 0);
     // SAFETY: as the caller promises.
     unsafe {
         for p in (0..terms / PIECE * PIECE).step_by(PIECE) {
             let mut rows: [V; PIECE] =
-                std::array::from_fn(|r| V::read_pieces(|piece| from.from(piece * PIECE + r, 0).at.add(p)));
+                array_of(|r| V::read_pieces(|piece| from.from((piece * PIECE + r).min(count - 1), 0).at.add(p)));
             for _ in 0..PIECE.ilog2() {
                 let before = rows;
                 for r in 0..PIECE / 2 {
@@ -77,7 +95,7 @@ unsafe fn turned<V: Pack, const PIECE: usize>(from: &Side<V::Elem>, terms: usize
                 row.write(std::slice::from_raw_parts_mut(to.add((p + q) * width), V::LANES), 0);
             }
         }
-        gathered::<V>(from, V::LANES, terms / PIECE * PIECE, terms, to, width);
+        gathered::<V>(from, count, terms / PIECE * PIECE, terms, to, width);
     }
 }
 
@@ -106,18 +124,20 @@ unsafe fn gathered<V: Pack>(
 /// How many terms ahead packing prefetches.
 const AHEAD: isize = 8;
 
-/// Packs `terms` terms of `rows` rows of A from `from` on; returns the copy with its steps.
+/// Rows of a packed panel of A.
+pub(super) const PANEL: usize = 6;
+/// Numbers written after the last panel, at most.
+pub(super) const SPILL: usize = 8 - PANEL;
+
+/// Packs `terms` terms of `rows` rows of A from `from` on, in panels of [`PANEL`] rows, which a tile reads from one end to the
+/// other; returns the first panel.
 ///
 /// # Safety
-/// The elements may be read, and `to` has room.
+/// The elements may be read, and `to` has room for whole panels and [`SPILL`] numbers.
 #[inline(always)]
-pub(super) unsafe fn block_of_a<E: KernelFloat, T: Target>(
-    from: &Side<E>,
-    rows: usize,
-    terms: usize,
-    to: *mut E,
-) -> Side<E> {
-    // SAFETY: as the caller promises.
+pub(super) unsafe fn block_of_a<E: KernelFloat>(from: &Side<E>, rows: usize, terms: usize, to: *mut E) -> Side<E> {
+    // SAFETY: as the caller promises. Vectors of 8 numbers are written in ascending order, so that the two after a panel's
+    // term are overwritten by what belongs there.
     unsafe {
         if from.outer == 1 {
             for p in 0..terms {
@@ -126,29 +146,21 @@ pub(super) unsafe fn block_of_a<E: KernelFloat, T: Target>(
                     // Prefetches later terms, which are far apart.
                     prefetch_at(column.wrapping_offset(AHEAD * from.inner).wrapping_add(i));
                 }
-                // The padding written after the rows is overwritten by the next term, or lies in the extra cache line
-                // of each row.
-                row_of_b::<E, T>(column, rows, to.add(p * rows));
-            }
-            return Side { at: to, outer: 1, inner: rows as isize, next: 0 };
-        }
-        // An extra cache line per row: rows a power of two apart would share a few cache sets.
-        let step = terms.next_multiple_of(line::<E>()) + line::<E>();
-        for i in 0..rows {
-            let row = from.at.offset(i as isize * from.outer);
-            if from.inner == 1 {
-                for p in (0..terms).step_by(line::<E>()) {
-                    // Prefetches later rows, which are far apart.
-                    prefetch_at(row.wrapping_offset(4 * from.outer).wrapping_add(p));
-                    let count = line::<E>().min(terms - p);
-                    std::ptr::copy_nonoverlapping(row.add(p), to.add(i * step + p), count);
-                }
-            } else {
-                for p in 0..terms {
-                    *to.add(i * step + p) = *row.offset(p as isize * from.inner);
+                for i in (0..rows).step_by(PANEL) {
+                    let (from, to) = (column.add(i), to.add(i * terms + p * PANEL));
+                    if rows - i >= 8 && p + 1 < terms {
+                        let numbers = E::V::<8>::read(std::slice::from_raw_parts(from, 8), 0);
+                        numbers.write(std::slice::from_raw_parts_mut(to, 8), 0);
+                    } else {
+                        std::ptr::copy_nonoverlapping(from, to, PANEL.min(rows - i));
+                    }
                 }
             }
+        } else {
+            for i in (0..rows).step_by(PANEL) {
+                beside::<E::V<8>>(&from.from(i, 0), PANEL.min(rows - i), terms, to.add(i * terms), PANEL);
+            }
         }
-        Side { at: to, outer: step as isize, inner: 1, next: 0 }
+        Side { at: to, outer: 1, inner: PANEL as isize, next: 0 }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Promises: no choice made here changes a result. Knows vectors only by their length.
 
+use super::pack::{PANEL, SPILL};
 use super::{Finish, Matrix, MatrixMut, Start};
 use crate::kernels::float::KernelFloat;
 use crate::kernels::levels::Target;
@@ -56,7 +57,7 @@ pub struct Job<E> {
     pub(super) c_column: isize,
     pub(super) c_next: isize,
     pub(super) origin: Origin<E>,
-    pub(super) finish: Finish,
+    pub(super) finish: Finish<E>,
 }
 
 impl<E: KernelFloat> Job<E> {
@@ -65,7 +66,7 @@ impl<E: KernelFloat> Job<E> {
         b: &Matrix<'_, E>,
         c: MatrixMut<'_, E>,
         start: Start<'_, E>,
-        finish: Finish,
+        finish: Finish<E>,
     ) -> Self {
         let (x, y, z) = (a.shape, b.shape, c.shape);
         Self {
@@ -201,6 +202,14 @@ const SHORT: usize = 512;
 impl Plan {
     #[inline(always)]
     pub(super) fn new<E: KernelFloat, T: Target>(job: &Job<E>) -> Self {
+        let plan = Self::of_shapes::<E, T>(job);
+        // A step needs the whole sum.
+        let depth = if let Finish::Descend(_) = job.finish { plan.depth.max(job.k) } else { plan.depth };
+        Self { depth, ..plan }
+    }
+
+    #[inline(always)]
+    fn of_shapes<E: KernelFloat, T: Target>(job: &Job<E>) -> Self {
         let lanes = T::Register::<E>::LANES;
         let size = size_of::<E>();
         let (m, n, k) = (job.m, job.n, job.k);
@@ -242,9 +251,14 @@ pub const fn workspace_len<E>(m: usize, n: usize, k: usize) -> usize {
 /// The sizes of packed blocks of A and B, and [`aside_len`].
 const fn blocks_len(m: usize, n: usize, k: usize, size: usize) -> usize {
     let line = 64 / size;
-    let a = at_most(m, ROWS) * (at_most(k, DEPTH) + 2 * line);
+    let a = panels_len(at_most(m, ROWS), at_most(k, DEPTH));
     let b = at_most(n.next_multiple_of(line) * at_most(k, DEPTH), BLOCK / size);
     a + b + aside_len(m, n)
+}
+
+/// Panels of A.
+pub(super) const fn panels_len(rows: usize, terms: usize) -> usize {
+    rows.next_multiple_of(PANEL) * terms + SPILL
 }
 
 /// Workspace for a strip of C whose columns are not adjacent: all rows of a block, up to 8 vectors.

@@ -4,9 +4,11 @@
 //! are pointers with steps.
 
 use super::Finish;
+use super::pack::PANEL;
 use super::plan::Origin;
 use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at};
 use crate::kernels::levels::Target;
+use crate::simd::array_of;
 
 /// Terms above which a tile has time to prefetch the next tile of C.
 const LONG: usize = 32;
@@ -17,10 +19,20 @@ pub(super) struct Strip<E> {
     pub a: *const E,
     pub a_row: isize,
     pub a_term: isize,
+    /// From [`PANEL`] rows of A to as many more.
+    pub a_panel: isize,
+    /// Whether rows of A are in panels: then a tile ends with one, or starts with one.
+    pub packed: bool,
     /// Whether a tile prefetches the rows of A of the next one.
     pub asks_ahead: bool,
     pub b: *const E,
     pub b_term: isize,
+    /// Strips side by side.
+    pub count: usize,
+    /// From the columns of B of one strip to those of the next.
+    pub b_next: usize,
+    /// From the columns of C of one strip to those of the next.
+    pub c_next: usize,
     pub c: *mut E,
     pub c_row: isize,
     /// Rows.
@@ -30,7 +42,7 @@ pub(super) struct Strip<E> {
     /// Terms of the sums.
     pub depth: usize,
     pub origin: Origin<E>,
-    pub finish: Finish,
+    pub finish: Finish<E>,
 }
 
 /// Computes all rows of a strip of `K` vectors of columns, or of one partial vector (`PART`).
@@ -59,7 +71,7 @@ pub(super) unsafe fn strip<E: KernelFloat, T: Target, const K: usize, const PART
             }
             _ => {
                 // 12 at a time if 8 and 4 would need more tiles.
-                let many = matches!(strip.rows % 12, 0 | 9..);
+                let many = strip.packed || matches!(strip.rows % 12, 0 | 9..);
                 let i = if many { rows::<E, T, 12, 1, PART>(0, strip) } else { 0 };
                 let i = rows::<E, T, 8, 1, PART>(i, strip);
                 let i = rows::<E, T, 4, 1, PART>(i, strip);
@@ -70,7 +82,7 @@ pub(super) unsafe fn strip<E: KernelFloat, T: Target, const K: usize, const PART
     }
 }
 
-/// Rows `R` at a time from `i` on; returns the first row left over.
+/// Rows `R` at a time from `i` on, of all strips side by side; returns the first row left over.
 ///
 /// # Safety
 /// As [`strip`].
@@ -80,8 +92,16 @@ unsafe fn rows<E: KernelFloat, T: Target, const R: usize, const K: usize, const 
     strip: &Strip<E>,
 ) -> usize {
     while strip.rows - i >= R {
-        // SAFETY: as the caller promises.
-        unsafe { tile::<T::Register<E>, T, R, K, PART>(i, strip) };
+        let mut here = *strip;
+        for _ in 0..strip.count {
+            // SAFETY: as the caller promises.
+            unsafe { tile::<T::Register<E>, T, R, K, PART>(i, &here) };
+            here.b = here.b.wrapping_add(strip.b_next);
+            here.c = here.c.wrapping_add(strip.c_next);
+            if let Origin::Columns(bias) = &mut here.origin {
+                *bias = bias.wrapping_add(strip.c_next);
+            }
+        }
         i += R;
     }
     i
@@ -96,7 +116,9 @@ unsafe fn tile<V: Pack, T: Target, const R: usize, const K: usize, const PART: b
     // SAFETY: as the caller promises.
     unsafe {
         let mut sums: [[V; K]; R] = start::<V, R, K, PART>(i, strip, mask);
-        let a: [*const V::Elem; R] = std::array::from_fn(|r| strip.a.offset((i + r) as isize * strip.a_row));
+        let first = strip.a.offset((i / PANEL) as isize * strip.a_panel + (i % PANEL) as isize * strip.a_row);
+        let a: [*const V::Elem; R] =
+            array_of(|r| first.offset((r / PANEL) as isize * strip.a_panel + (r % PANEL) as isize * strip.a_row));
         let mut b = strip.b;
         let mut at = 0;
         if strip.depth >= LONG {
@@ -115,7 +137,7 @@ unsafe fn tile<V: Pack, T: Target, const R: usize, const K: usize, const PART: b
             }
         }
         for _ in 0..strip.depth {
-            let columns: [V; K] = std::array::from_fn(|k| read::<V, PART>(b.add(k * V::LANES), mask));
+            let columns: [V; K] = array_of(|k| read::<V, PART>(b.add(k * V::LANES), mask));
             for r in 0..R {
                 let factor = V::splat(*a[r].offset(at));
                 for k in 0..K {
@@ -125,7 +147,7 @@ unsafe fn tile<V: Pack, T: Target, const R: usize, const K: usize, const PART: b
             at += strip.a_term;
             b = b.offset(strip.b_term);
         }
-        end::<V, R, K, PART>(i, strip, mask, sums);
+        end::<V, T, R, K, PART>(i, strip, mask, sums);
     }
 }
 
@@ -188,7 +210,7 @@ unsafe fn start<V: Pack, const R: usize, const K: usize, const PART: bool>(
 /// # Safety
 /// As [`tile`].
 #[inline(always)]
-unsafe fn end<V: Pack, const R: usize, const K: usize, const PART: bool>(
+unsafe fn end<V: Pack, T: Target, const R: usize, const K: usize, const PART: bool>(
     i: usize,
     strip: &Strip<V::Elem>,
     mask: V::Mask,
@@ -206,6 +228,10 @@ unsafe fn end<V: Pack, const R: usize, const K: usize, const PART: bool>(
         for r in 0..R {
             let row = strip.c.offset((i + r) as isize * strip.c_row);
             for k in 0..K {
+                if let Finish::Descend(lr) = strip.finish {
+                    let before = read::<V, PART>(row.add(k * V::LANES), mask);
+                    sums[r][k] = T::mul_add(V::splat(-lr), sums[r][k], before);
+                }
                 if PART {
                     sums[r][k].write_masked(row, mask);
                 } else {
