@@ -235,14 +235,17 @@ def layers(params, sizes):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [1, 2, 16, 37, 300])
 def test_a_program_passes_parts_on_while_it_computes(dtype, n):
-    """Of one block of samples and of several: in one order, with the bits of the whole gradient, also at another
-    point."""
+    """Of one block of samples and of several: the last layer first, with the bits of the whole gradient, also at
+    another point."""
     params = bt.Parameters(dtype=dtype, seed=1)
     call = layers(params, [5, 8, 8, 8, 2])
     rng = np.random.default_rng(n)
     x, y = rng.normal(size=(n, 5)), rng.normal(size=(n, 2))
     oracle = bt.Oracle(call, params=params)
-    point, orders = np.array(params.values) * 0.5, []
+    point = np.array(params.values) * 0.5
+    # Weights of the layers lie before their biases; a bias needs less of the backward pass than a weight.
+    matrices, biases = [0, 40, 104, 168, 184], [184, 192, 200, 208, 210]
+    spans = [range(bounds[k], bounds[k + 1]) for k in (3, 2, 1, 0) for bounds in (biases, matrices)]
     for more in ({}, {"at": point}):
         full = np.zeros(params.n, dtype)
         loss, _ = oracle(x, y, out=full, **more)
@@ -251,12 +254,90 @@ def test_a_program_passes_parts_on_while_it_computes(dtype, n):
             found, came = parts_of(oracle, x, y, **options, **more)
             assert found == loss
             ranges = [r for r, _ in came]
-            assert sorted(k for r in ranges for k in r) == list(range(params.n))
-            # The order is that of the program, whoever receives the parts.
-            orders.append(ranges)
+            assert ranges == spans
             for r, part in came:
                 assert part.tobytes() == full[r.start : r.stop].tobytes()
-    assert all(order == orders[0] for order in orders)
+
+
+def any_callable(draw, dtype):
+    """A callable of layers in a random arrangement, and the weights of those that it reads once, the lowest first."""
+    params, width = bt.Parameters(dtype=dtype, seed=draw.randrange(100)), draw.choice([2, 3, 8])
+    weights = [params.tensor((width, width), init="normal") for _ in range(draw.randrange(2, 6))]
+    shapes = [draw.choice([None, width, (3, width)]) for _ in weights]
+    others = [shape and params.tensor(shape, init="normal") for shape in shapes]
+    if draw.random() < 0.3:
+        params.tensor(3)
+    reads = list(range(len(weights)))
+    if draw.random() < 0.3:
+        reads.append(draw.randrange(len(weights)))
+
+    def loss(row, *target):
+        for k in reads:
+            row, other = weights[k] @ row, others[k]
+            if other is not None:
+                row = row + (other if shapes[k] == width else other[1] - other[2])
+            row = row.tanh() if k % 2 else row * 0.3
+        return (row * row).sum()
+
+    once = [k for k in reads if reads.count(k) == 1]
+    return params, loss, width, [weights[k].span for k in once]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("seed", range(12))
+def test_random_callables_pass_on_the_last_layer_first(dtype, seed):
+    """Layers in a row, with weights read twice, or not at all: each parameter once, with the bits of the whole
+    gradient, in one order for all batches, in which weights of a layer come before those of the layers below."""
+    draw = random.Random(seed)
+    params, call, width, spans = any_callable(draw, dtype)
+    oracle, orders = bt.Oracle(call, params=params), set()
+    for n in (1, 2, 16, 37, 300):
+        x = np.random.default_rng(n).normal(size=(n, width))
+        loss, grad = oracle(x)
+        full = np.array(grad)
+        for options in ({}, {"keep": False}, {"on_thread": True}, {"frozen": True}):
+            if options.pop("frozen", False):
+                params.freeze(sorted(draw.sample(range(params.n), params.n // 3)))
+                full = np.array(oracle(x)[1])
+            found, came = parts_of(oracle, x, None, **options)
+            assert found == loss
+            assert sorted(k for r, _ in came for k in r) == list(range(params.n))
+            for r, part in came:
+                assert part.tobytes() == full[r.start : r.stop].tobytes()
+            for k in (1, params.n // 2):
+                message = oracle(x, compress=bt.compress.TopK(k))[1]
+                assert message == bt.compress.TopK(k).compress(full)
+            params.unfreeze(params)
+            orders.add(tuple(r for r, _ in came))
+    assert len(orders) == 1
+    order = orders.pop()
+    when = [next(k for k, r in enumerate(order) if start in r) for start, _ in spans]
+    assert when == sorted(when, reverse=True)
+
+
+def test_another_oracle_streams_within_emit():
+    """A stream, its bits and its order do not depend on one that runs within it."""
+    outer, inner = bt.Parameters(dtype="float64", seed=1), bt.Parameters(dtype="float64", seed=2)
+    first, second = (bt.Oracle(layers(params, [3, 4, 2]), params=params) for params in (outer, inner))
+    x, y, came = np.ones((5, 3)), np.zeros((5, 2)), []
+    expected = [parts_of(oracle, x, y)[1] for oracle in (first, second)]
+
+    def emit(part, gradient):
+        came.append((part, np.array(gradient)))
+        again = parts_of(second, x, y)[1]
+        assert [(r, g.tobytes()) for r, g in again] == [(r, g.tobytes()) for r, g in expected[1]]
+
+    first.stream(x, y, emit)
+    assert [(r, g.tobytes()) for r, g in came] == [(r, g.tobytes()) for r, g in expected[0]]
+
+
+def test_an_empty_batch_streams_nothing():
+    params = bt.Parameters(dtype="float64", seed=1)
+    for oracle in (bt.Oracle(layers(params, [3, 2]), params=params), bt.Oracle(bt.nn.MLP(bt.Parameters(), [3, 2]))):
+        oracle.params.grads[:] = 2.0
+        with pytest.raises(ValueError, match=r"empty|at least one"):
+            oracle.stream(np.ones((0, 3)), np.ones((0, 2)), lambda r, g: pytest.fail("a part came"))
+        assert set(oracle.params.grads) <= {0.0, 2.0}
 
 
 @pytest.mark.parametrize("n", [1, 4, 37])
@@ -301,8 +382,8 @@ def test_an_exception_of_emit_is_raised_for_a_callable(on_thread, keep, lanes):
     assert parts_of(oracle, x, None)[0] == oracle(x)[0]
 
 
-def test_frozen_parameters_and_branches_of_a_program_come_afterwards():
-    """What is frozen, or what branches decide on at the end, is computed first; the bits are the same."""
+def test_frozen_parameters_and_branches_of_a_program():
+    """Frozen numbers have a gradient of 0; what branches decide on at the end comes afterwards. Bits are the same."""
     params = bt.Parameters(dtype="float64", seed=1)
     w, v = params.tensor(3, init="normal"), params.tensor(2, init="normal")
     x = np.arange(6.0).reshape(2, 3)

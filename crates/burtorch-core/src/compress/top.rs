@@ -3,7 +3,7 @@
 //! The simple algorithm sorts all magnitudes. Departures: 1. a sample of a long vector gives a magnitude that a few more than k
 //! numbers reach, and one pass at the speed of memory copies these, 32 at a time; a misleading sample costs a second pass over
 //! all nonzero numbers. 2. Whole numbers are compared with magnitudes that narrow the range of the k-th one, 8 numbers at a
-//! time: in turn with one that about k reach if magnitudes are spread evenly, and with the middle of the range.
+//! time: with one that about k reach if magnitudes are spread evenly, and each fourth time with the middle of the range.
 
 use super::number::Number;
 use crate::error::{Error, Result};
@@ -43,13 +43,15 @@ pub(super) fn largest<F: Number>(
 ) -> Result<()> {
     out.clear();
     if x.len() < 4 * SAMPLE {
-        choose(x, None, k, F::INFINITE / 2, &mut out)?;
+        choose(x, None, k, (0, F::INFINITE / 2), &mut out)?;
         return out.check();
     }
     let guess = Guess::new(x, k);
-    candidates.collect(x, guess.least, guess.most)?;
-    if candidates.indices.len() < k && guess.least > 1 {
-        candidates.collect(x, 1, k)?;
+    let mut least = guess.least;
+    candidates.collect(x, least, guess.most)?;
+    if candidates.indices.len() < k && least > 1 {
+        least = 1;
+        candidates.collect(x, least, k)?;
     }
     let Candidates { indices, numbers } = candidates;
     if indices.len() < k {
@@ -57,7 +59,7 @@ pub(super) fn largest<F: Number>(
         with_zeros(x, k - indices.len(), indices, out.indices);
         out.numbers.extend(out.indices.iter().map(|&i| x[i as usize]));
     } else {
-        choose(numbers, Some(indices), k, guess.near, &mut out)?;
+        choose(numbers, Some(indices), k, (least, guess.near), &mut out)?;
     }
     out.check()
 }
@@ -104,10 +106,16 @@ fn reaching<F: Number>(x: &[F], least: u64) -> Result<usize> {
     counts.sum()
 }
 
-/// Lists the `k` numbers with the largest magnitudes; about k numbers reach `near`. `places` holds their indices,
-/// `None` for consecutive ones.
-fn choose<F: Number>(x: &[F], places: Option<&[u32]>, k: usize, near: u64, out: &mut Chosen<'_, F>) -> Result<()> {
-    let (low, high, at_high) = narrowed(x, k, near)?;
+/// Lists the `k` numbers with the largest magnitudes; all numbers reach `least`, and about k `near`. `places` holds their
+/// indices, `None` for consecutive ones.
+fn choose<F: Number>(
+    x: &[F],
+    places: Option<&[u32]>,
+    k: usize,
+    (least, near): (u64, u64),
+    out: &mut Chosen<'_, F>,
+) -> Result<()> {
+    let (low, high, at_high) = narrowed(x, k, (least, near))?;
     if at_high == k {
         return list_reaching(x, places, high, k, out);
     }
@@ -126,9 +134,9 @@ fn choose<F: Number>(x: &[F], places: Option<&[u32]>, k: usize, near: u64, out: 
 }
 
 /// Finds two magnitudes: at least k numbers reach the lower, at most k the upper; unless exactly k reach both, all
-/// numbers in between are equal. Also returns how many reach the upper.
-fn narrowed<F: Number>(x: &[F], k: usize, near: u64) -> Result<(u64, u64, usize)> {
-    let (mut low, mut high, mut at_low, mut at_high) = (0, F::INFINITE + 1, x.len(), 0);
+/// numbers in between are equal. Also returns how many reach the upper. All reach `least`, about k `near`.
+fn narrowed<F: Number>(x: &[F], k: usize, (least, near): (u64, u64)) -> Result<(u64, u64, usize)> {
+    let (mut low, mut high, mut at_low, mut at_high) = (least.min(F::INFINITE), F::INFINITE + 1, x.len(), 0);
     let (mut next, mut turn) = (near.clamp(1, F::INFINITE), 0);
     while high - low > 1 {
         if high <= F::INFINITE && at_low - at_high <= BAND {
@@ -142,9 +150,10 @@ fn narrowed<F: Number>(x: &[F], k: usize, near: u64) -> Result<(u64, u64, usize)
             (high, at_high) = (next, found);
         }
         let n = (at_low - at_high).max(1) as f64;
-        // Alternately a little too far on either side, so that both bounds converge; otherwise the middle.
-        let rank = (at_low - k) as f64 + [n.sqrt(), -n.sqrt(), 0.0][turn % 3];
-        let share = if turn % 3 < 2 { (rank / n).clamp(0.0, 1.0) } else { 0.5 };
+        // A little too far for the bound that is further off, so that both converge; sometimes the middle.
+        let margin = if at_low - k > k - at_high { -n.sqrt() } else { n.sqrt() };
+        let rank = (at_low - k) as f64 + margin;
+        let share = if turn % 4 < 3 { (rank / n).clamp(0.0, 1.0) } else { 0.5 };
         turn += 1;
         next = (low + ((high - low) as f64 * share) as u64).clamp(low + 1, high.max(low + 2) - 1);
     }

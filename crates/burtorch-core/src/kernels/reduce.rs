@@ -174,10 +174,16 @@ pub(super) fn sum_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
 fn count_reaching_at<E: KernelFloat, T: Target>(x: &[E], least: E) -> E {
     let (zero, one, least) = (E::Vector::of(0.0), E::Vector::of(1.0), E::Vector::splat(least));
     let reached = |x: E::Vector| E::Vector::select(x.abs().is_lt(least), zero, one);
-    let (blocks, last) = x.split_at(x.len() / E::Vector::LANES * E::Vector::LANES);
-    let mut sums = [zero, zero, zero, reached(E::Vector::read_or(last, E::default()))];
-    for (k, block) in blocks.chunks_exact(E::Vector::LANES).enumerate() {
-        sums[k % 4] = sums[k % 4] + reached(E::Vector::load(block));
+    let fours = x.chunks_exact(4 * E::Vector::LANES);
+    let rest = fours.remainder().chunks(E::Vector::LANES);
+    let mut sums = [zero; 4];
+    for four in fours {
+        for (sum, block) in sums.iter_mut().zip(four.chunks_exact(E::Vector::LANES)) {
+            *sum = *sum + reached(E::Vector::load(block));
+        }
+    }
+    for (sum, block) in sums.iter_mut().zip(rest) {
+        *sum = *sum + reached(E::Vector::read_or(block, E::default()));
     }
     let [a, b, c, d] = sums;
     ((a + b) + (c + d)).tree_sum()

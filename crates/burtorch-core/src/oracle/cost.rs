@@ -75,10 +75,15 @@ struct TensorCost {
 }
 
 /// How long sets are measured, and how often in a row: a loop over one set is fast from its second time on.
-const SECONDS: f64 = 0.3;
-const ROUNDS: usize = 3;
+const SECONDS: f64 = 0.4;
+const ROUNDS: usize = 20;
+const FEWEST_ROUNDS: usize = 2;
 const IN_A_ROW: usize = 25;
-const SECONDS_IN_A_ROW: f64 = 0.005;
+const SECONDS_IN_A_ROW: f64 = 0.002;
+/// Sets that do not depend on a tensor, and those of each tensor.
+const GENERAL: usize = 5;
+const OF_TENSOR: usize = 4;
+const FINE_SET: usize = 3;
 
 /// Numbers of a tensor of which some are measured one by one, from which on, and what share of them.
 const FINE: usize = 1 << 10;
@@ -100,7 +105,7 @@ impl<E: LaneFloat> Oracle<E> {
     /// Predicts how long [`Oracle::gradient_of_some`] takes for a set, with memory for the numbers of the set, and batches of this shape.
     ///
     /// The first call for a shape measures the model's tensors, which takes some hundred gradients and at least 4 of each set that is
-    /// measured; others take time in the number of ranges. The gradients of `params` stay as they are.
+    /// measured, or half a second; others take time in the number of ranges. The gradients of `params` stay as they are.
     ///
     /// ```
     /// use burtorch_core::nn::{Activation, Input, Label, Mlp};
@@ -148,11 +153,11 @@ impl<E: LaneFloat> Oracle<E> {
             tensors.push(0..n as u32);
         }
         // None stands for the loss alone.
-        let mut sets = list_for(4 * tensors.len() + 4, "the sets that are measured")?;
+        let mut sets = list_for(OF_TENSOR * tensors.len() + GENERAL, "the sets that are measured")?;
         let all = WantedSet::of(params, one(0..n as u32))?;
         sets.push(None);
         sets.push(Some(all.clone()));
-        for share in [0.1, 0.5] {
+        for share in [0.1, 0.5, SHARE] {
             sets.push(Some(WantedSet::of(params, scattered(0..n, share))?));
         }
         // From the last tensor down: sums over several measure what differences of single ones would not.
@@ -172,7 +177,9 @@ impl<E: LaneFloat> Oracle<E> {
         let began = Instant::now();
         // In rounds, so that a time when the machine is busy is not that of one set.
         for round in 0..ROUNDS {
-            if round > 0 && began.elapsed().as_secs_f64() > SECONDS {
+            // A round of a slow model is enough.
+            let most = if round < FEWEST_ROUNDS { 4.0 * SECONDS } else { SECONDS };
+            if round > 0 && began.elapsed().as_secs_f64() > most {
                 break;
             }
             for (set, least) in sets.iter().zip(&mut seconds) {
@@ -199,25 +206,35 @@ impl<E: LaneFloat> Oracle<E> {
                 }
             }
         }
+        // More of a gradient takes no less; only noise, which lengthens a time, makes it look so.
+        for k in (GENERAL + OF_TENSOR..seconds.len()).rev().filter(|k| (k - GENERAL) % OF_TENSOR != FINE_SET) {
+            seconds[k - OF_TENSOR] = seconds[k - OF_TENSOR].min(seconds[k]);
+        }
         let n_ranges = |k: usize| sets[k].as_ref().map_or(1, |set: &WantedSet| set.ranges().len()) as f64;
         let copy = |k: usize| (seconds[k] - seconds[1]).max(0.0) / n_ranges(k);
         let copied = [copy(2).min(copy(3)), copy(3)];
         let (mut reach, mut wholes, mut parts) = (seconds[0], 0.0, 0.0);
         let mut costs = list_for(tensors.len(), "the costs of tensors")?;
         for (k, range) in tensors.into_iter().enumerate() {
-            let [single, so_far, firsts, fine] = [0, 1, 2, 3].map(|which| seconds[4 + 4 * k + which]);
+            let [single, so_far, firsts, fine] = [0, 1, 2, 3].map(|which| seconds[GENERAL + OF_TENSOR * k + which]);
             // What a part of this tensor takes is in the time to reach it; the parts of the others are beside it.
             reach = single.max(reach);
             let (whole, part) = ((so_far - reach).max(wholes) - wholes, (firsts - reach).max(parts) - parts);
             (wholes, parts) = (wholes + whole, parts + part);
-            let (part, n_fine) = (part.min(whole), n_ranges(7 + 4 * k));
+            let (part, n_fine) = (part.min(whole), n_ranges(GENERAL + OF_TENSOR * k + FINE_SET));
             let computed = (whole - part) * n_fine / range.len() as f64;
             let piece = if n_fine > 1.0 { ((fine - reach - computed) / n_fine).max(0.0) } else { 0.0 };
             costs.push(TensorCost { range: range.start as usize..range.end as usize, reach, whole, part, piece });
         }
         costs.reverse();
         let shape = (batch.len(), batch.widths());
-        Ok(CostModel { shape, all, loss: seconds[0], tensors: costs, copied })
+        let mut costs = CostModel { shape, all, loss: seconds[0], tensors: costs, copied };
+        // Ranges of all tensors take what they took together, which is known better than differences of short times.
+        if let Some(set) = &sets[GENERAL - 1] {
+            let more = (seconds[GENERAL - 1] - costs.predict(set).seconds()) / n_ranges(GENERAL - 1);
+            costs.tensors.iter_mut().for_each(|tensor| tensor.piece = (tensor.piece + more).max(0.0));
+        }
+        Ok(costs)
     }
 }
 

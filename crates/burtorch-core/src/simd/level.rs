@@ -13,7 +13,7 @@ pub enum Level {
     Baseline = 1,
     /// Advanced SIMD with fused multiply-add, on every aarch64 CPU.
     Neon = 2,
-    /// AVX2 with FMA.
+    /// AVX2 with FMA and POPCNT.
     Avx2 = 3,
     /// AVX-512 F, DQ, BW and VL, with FMA.
     Avx512 = 4,
@@ -74,13 +74,13 @@ fn detect_and_store() -> Level {
 pub fn available_levels() -> &'static [Level] {
     #[cfg(target_arch = "x86_64")]
     {
-        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let avx2 =
+            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("popcnt");
         let avx512 = avx2
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("popcnt");
+            && is_x86_feature_detected!("avx512vl");
         if avx512 {
             return &[Level::Avx512, Level::Avx2, Level::Baseline];
         }

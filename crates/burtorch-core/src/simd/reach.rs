@@ -4,8 +4,11 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    __m256i, __m512i, _mm256_loadu_si256, _mm256_maskz_compress_epi32, _mm256_storeu_si256, _mm512_loadu_si512,
-    _mm512_maskz_compress_epi32, _mm512_maskz_compress_epi64, _mm512_storeu_si512,
+    __m256i, __m512i, _mm_storeu_si128, _mm256_add_epi32, _mm256_and_si256, _mm256_castsi256_pd, _mm256_castsi256_ps,
+    _mm256_castsi256_si128, _mm256_cmpgt_epi32, _mm256_cmpgt_epi64, _mm256_loadu_si256, _mm256_maskz_compress_epi32,
+    _mm256_movemask_pd, _mm256_movemask_ps, _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_set1_epi64x,
+    _mm256_storeu_si256, _mm512_loadu_si512, _mm512_maskz_compress_epi32, _mm512_maskz_compress_epi64,
+    _mm512_storeu_si512,
 };
 use std::mem::MaybeUninit;
 use std::simd::Simd;
@@ -97,8 +100,128 @@ fn compress_f64(ones: u32, places: &[u32; REACH], numbers: &[f64; REACH], room: 
     n
 }
 
+/// For each pattern of 8 bits the places of its ones, ascending.
+#[cfg(target_arch = "x86_64")]
+static ONES: [[u32; 8]; 256] = {
+    let mut ones = [[0; 8]; 256];
+    let mut pattern = 0;
+    while pattern < 256 {
+        let (mut k, mut n) = (0, 0);
+        while k < 8 {
+            if pattern >> k & 1 == 1 {
+                ones[pattern][n] = k;
+                n += 1;
+            }
+            k += 1;
+        }
+        pattern += 1;
+    }
+    ones
+};
+
+/// The same for 4 bits, as places of the halves of wider numbers.
+#[cfg(target_arch = "x86_64")]
+static HALVES: [[u32; 8]; 16] = {
+    let mut halves = [[0; 8]; 16];
+    let mut pattern = 0;
+    while pattern < 16 {
+        let mut k = 0;
+        while k < 8 {
+            halves[pattern][k] = 2 * ONES[pattern][k / 2] + k as u32 % 2;
+            k += 1;
+        }
+        pattern += 1;
+    }
+    halves
+};
+
+/// What [`list_f32`] does, 8 numbers at a time, by a table of permutations; `indices` gives the places of the next 8 in an order.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,popcnt")]
+#[inline]
+fn permute_f32(
+    numbers: &[[f32; REACH]],
+    least: u32,
+    few: bool,
+    room: Room<'_, f32>,
+    indices: impl Fn(usize, __m256i) -> __m256i,
+) -> usize {
+    const WIDTH: usize = 8;
+    let numbers_room = numbers.len() * REACH;
+    assert!(room.0.len() >= numbers_room && room.1.len() >= numbers_room, "no room for places and numbers");
+    let below = _mm256_set1_epi32(least as i32 - 1);
+    let mut n = 0;
+    for (c, chunk) in numbers.iter().enumerate() {
+        let mut found = [(0, below); REACH / WIDTH];
+        for (some, found) in chunk.as_chunks::<WIDTH>().0.iter().zip(&mut found) {
+            // SAFETY: these are 8 numbers.
+            let some = unsafe { _mm256_loadu_si256(some.as_ptr().cast()) };
+            let reaches = _mm256_cmpgt_epi32(_mm256_and_si256(some, _mm256_set1_epi32(i32::MAX)), below);
+            *found = (_mm256_movemask_ps(_mm256_castsi256_ps(reaches)), some);
+        }
+        if few && found.iter().all(|(ones, _)| *ones == 0) {
+            continue;
+        }
+        for (k, (ones, some)) in found.into_iter().enumerate() {
+            // SAFETY: 8 bits choose one of 256 rows; at most as many numbers were found as precede these 8, for all of which there is
+            // room.
+            unsafe {
+                let order = _mm256_loadu_si256(ONES[ones as usize & 0xFF].as_ptr().cast());
+                let at = indices(c * REACH + k * WIDTH, order);
+                _mm256_storeu_si256(room.0.as_mut_ptr().add(n).cast(), at);
+                _mm256_storeu_si256(room.1.as_mut_ptr().add(n).cast(), _mm256_permutevar8x32_epi32(some, order));
+            }
+            n += ones.count_ones() as usize;
+        }
+    }
+    n
+}
+
+/// The same for 4 wider numbers.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,popcnt")]
+#[inline]
+fn permute_f64(
+    numbers: &[[f64; REACH]],
+    least: u64,
+    few: bool,
+    room: Room<'_, f64>,
+    indices: impl Fn(usize, __m256i) -> __m256i,
+) -> usize {
+    const WIDTH: usize = 4;
+    let numbers_room = numbers.len() * REACH;
+    assert!(room.0.len() >= numbers_room && room.1.len() >= numbers_room, "no room for places and numbers");
+    let below = _mm256_set1_epi64x(least as i64 - 1);
+    let mut n = 0;
+    for (c, chunk) in numbers.iter().enumerate() {
+        let mut found = [(0, below); REACH / WIDTH];
+        for (some, found) in chunk.as_chunks::<WIDTH>().0.iter().zip(&mut found) {
+            // SAFETY: these are 4 numbers.
+            let some = unsafe { _mm256_loadu_si256(some.as_ptr().cast()) };
+            let reaches = _mm256_cmpgt_epi64(_mm256_and_si256(some, _mm256_set1_epi64x(i64::MAX)), below);
+            *found = (_mm256_movemask_pd(_mm256_castsi256_pd(reaches)), some);
+        }
+        if few && found.iter().all(|(ones, _)| *ones == 0) {
+            continue;
+        }
+        for (k, (ones, some)) in found.into_iter().enumerate() {
+            // SAFETY: 4 bits choose one of 16 rows; at most as many numbers were found as precede these 4, for all of which there is
+            // room.
+            unsafe {
+                let order = _mm256_loadu_si256(ONES[ones as usize & 0xF].as_ptr().cast());
+                let halves = _mm256_loadu_si256(HALVES[ones as usize & 0xF].as_ptr().cast());
+                let at = indices(c * REACH + k * WIDTH, order);
+                _mm_storeu_si128(room.0.as_mut_ptr().add(n).cast(), _mm256_castsi256_si128(at));
+                _mm256_storeu_si256(room.1.as_mut_ptr().add(n).cast(), _mm256_permutevar8x32_epi32(some, halves));
+            }
+            n += ones.count_ones() as usize;
+        }
+    }
+    n
+}
+
 macro_rules! reach {
-    ($reach:ident, $list:ident, $list_by:ident, $list_avx512:ident, $compress:ident, $float:ty, $bits:ty, $signed:ty) => {
+    ($reach:ident, $list:ident, $list_by:ident, $list_avx512:ident, $compress:ident, $list_avx2:ident, $permute:ident, $float:ty, $bits:ty, $signed:ty) => {
         /// A bit mask of the numbers whose bits without the sign are at least `least`, which has no sign either.
         #[inline(always)]
         pub fn $reach(numbers: &[$float; REACH], least: $bits) -> u32 {
@@ -120,6 +243,8 @@ macro_rules! reach {
             let n = match super::level() {
                 // SAFETY: the CPU has these instructions.
                 super::Level::Avx512 => unsafe { $list_avx512(numbers, least, places, few, room) },
+                // SAFETY: as above.
+                super::Level::Avx2 => unsafe { $list_avx2(numbers, least, places, few, room) },
                 _ => $list_by(numbers, least, (places, true), room, put_ones),
             };
             #[cfg(not(target_arch = "x86_64"))]
@@ -162,8 +287,37 @@ macro_rules! reach {
                 $compress(ones, places, numbers, room)
             })
         }
+
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,popcnt")]
+        fn $list_avx2(
+            numbers: &[[$float; REACH]],
+            least: $bits,
+            places: Places<'_>,
+            few: bool,
+            room: Room<'_, $float>,
+        ) -> usize {
+            match places {
+                Places::From(first) => $permute(numbers, least, few, room, |k, order| {
+                    _mm256_add_epi32(order, _mm256_set1_epi32((first + k as u32) as i32))
+                }),
+                Places::Listed(places) => {
+                    let places = places.as_flattened();
+                    assert!(places.len() >= numbers.len() * REACH, "no place for each number");
+                    $permute(numbers, least, few, room, |k, order| {
+                        let mut last = [0; 8];
+                        let some = places.get(k..k + 8).unwrap_or_else(|| {
+                            last.iter_mut().zip(&places[k..]).for_each(|(to, place)| *to = *place);
+                            &last
+                        });
+                        // SAFETY: these are 8 places.
+                        _mm256_permutevar8x32_epi32(unsafe { _mm256_loadu_si256(some.as_ptr().cast()) }, order)
+                    })
+                }
+            }
+        }
     };
 }
 
-reach!(reach_f32, list_f32, list_f32_by, list_f32_avx512, compress_f32, f32, u32, i32);
-reach!(reach_f64, list_f64, list_f64_by, list_f64_avx512, compress_f64, f64, u64, i64);
+reach!(reach_f32, list_f32, list_f32_by, list_f32_avx512, compress_f32, list_f32_avx2, permute_f32, f32, u32, i32);
+reach!(reach_f64, list_f64, list_f64_by, list_f64_avx512, compress_f64, list_f64_avx2, permute_f64, f64, u64, i64);

@@ -275,9 +275,9 @@ impl PyOracle {
     ///         is done.
     ///     stop, deadline: a token and seconds that end the pass with a StoppedError; the gradient is 0 then.
     ///
-    /// The last layers of a model of `bt.nn` come first, in the same order for every batch; each parameter comes once, with the bits of the whole
+    /// The last layers come first, in the same order for every batch; each parameter comes once, with the bits of the whole
     /// gradient; unused parameters come last. The parts of a batch of several blocks come during the backward pass of its last
-    /// block. A traced callable passes parts on in the order in which its program completes them, if the gradient is a plain sum
+    /// block. A traced callable passes parts on while its program runs, if the gradient is a plain sum
     /// over samples; otherwise the gradient is computed as a whole, then its tensors follow, the newest first, with
     /// consecutive single numbers in one range. The oracle and its parameters cannot be used within `emit`
     /// (BusyError).

@@ -21,31 +21,45 @@ use crate::convert::stop::stopped;
 use crate::convert::threads::detached;
 use crate::params::{AnyParameters, PyParameters, mismatch, with_params, zeros};
 
-/// Numbers of a part of a sum that began with zeros.
-fn added<E: Float>(part: &[E]) -> impl Iterator<Item = E> + '_ {
-    part.iter().map(|&x| x + E::lit(0.0))
-}
+/// Numbers whose gradients are 0, in ascending ranges.
+struct Frozen(Vec<Range<u32>>);
 
-fn write<E: Float>(part: &[E], to: &mut [E]) {
-    to.iter_mut().zip(added(part)).for_each(|(to, x)| *to = x);
-}
+impl Frozen {
+    fn of(params: &PyParameters, py: Python<'_>) -> PyResult<Self> {
+        params.with(py, |params| Frozen(with_params!(params, p => p.frozen().to_vec())))
+    }
 
-/// A part as an array of its own.
-fn copied<E: Float>(part: &[E]) -> FlatArray {
-    FlatArray::copied(&added(part).collect::<Vec<_>>())
+    /// Writes a part, which begins at this parameter, of a sum that began with zeros.
+    fn write<E: Float>(&self, (start, part): (usize, &[E]), to: &mut [E]) {
+        to.iter_mut().zip(part).for_each(|(to, &x)| *to = x + E::lit(0.0));
+        let end = start + part.len();
+        let first = self.0.partition_point(|range| range.end as usize <= start);
+        for range in self.0[first..].iter().take_while(|range| (range.start as usize) < end) {
+            let (from, until) = ((range.start as usize).max(start), (range.end as usize).min(end));
+            to[from - start..until - start].fill(E::lit(0.0));
+        }
+    }
+
+    /// The part as an array of its own.
+    fn copied<E: Float>(&self, start: usize, part: &[E]) -> FlatArray {
+        let mut copy = part.to_vec();
+        self.write((start, part), &mut copy);
+        FlatArray::copied(&copy)
+    }
 }
 
 /// Numbers of a part that are looked at together.
 const CHUNK: usize = 1 << 10;
 
 fn look<E: Float>(
+    frozen: &Frozen,
     (start, part): (usize, &[E]),
     take: &mut dyn FnMut(usize, &[E]) -> burtorch_core::Result<()>,
 ) -> burtorch_core::Result<()> {
     let mut room = [E::lit(0.0); CHUNK];
     part.chunks(CHUNK).enumerate().try_for_each(|(c, chunk)| {
         let room = &mut room[..chunk.len()];
-        write(chunk, room);
+        frozen.write((start + c * CHUNK, chunk), room);
         take(start + c * CHUNK, room)
     })
 }
@@ -91,17 +105,18 @@ impl CallableEngine {
             return Err(stopped(py));
         }
         let (dtype, n) = (self.params.get().dtype_of(), self.n_parameters(py)?);
+        let frozen = Frozen::of(self.params.get(), py)?;
         let found = self.traced_parts(py, &mut |range, part| match (&mut *memory, part) {
             (Some(to), Floats::F32(part)) => {
-                write(part, &mut to.slice_mut()[range.clone()]);
+                frozen.write((range.start, part), &mut to.slice_mut()[range.clone()]);
                 take(range, None)
             }
             (Some(to), Floats::F64(part)) => {
-                write(part, &mut to.slice_mut()[range.clone()]);
+                frozen.write((range.start, part), &mut to.slice_mut()[range.clone()]);
                 take(range, None)
             }
-            (None, Floats::F32(part)) => take(range, Some(copied(part))),
-            (None, Floats::F64(part)) => take(range, Some(copied(part))),
+            (None, Floats::F32(part)) => take(range.clone(), Some(frozen.copied(range.start, part))),
+            (None, Floats::F64(part)) => take(range.clone(), Some(frozen.copied(range.start, part))),
         })?;
         // A receiver of a part on another thread needs the GIL.
         let mut pass_on = |range, copy| detached(py, || take(range, copy));
@@ -148,16 +163,16 @@ impl CallableEngine {
         largest: &mut AnyLargest,
     ) -> PyResult<f64> {
         self.in_params(py, |params| params.check(at.as_ref(), None))?;
-        let n = self.n_parameters(py)?;
+        let (n, frozen) = (self.n_parameters(py)?, Frozen::of(self.params.get(), py)?);
         self.at_point(py, at, |engine| {
             let mut failed = None;
             let found = engine.traced_parts(py, &mut |range, part| {
                 failed = match (&mut *largest, part) {
                     (AnyLargest::F32(largest), Floats::F32(part)) => {
-                        look((range.start, part), &mut |start, part| largest.take(start, part)).err()
+                        look(&frozen, (range.start, part), &mut |start, part| largest.take(start, part)).err()
                     }
                     (AnyLargest::F64(largest), Floats::F64(part)) => {
-                        look((range.start, part), &mut |start, part| largest.take(start, part)).err()
+                        look(&frozen, (range.start, part), &mut |start, part| largest.take(start, part)).err()
                     }
                     _ => Some(mismatch()),
                 };

@@ -222,16 +222,13 @@ impl CallableEngine {
     }
 
     /// The loss of the batch, with its gradient passed on while it is computed, and then the ranges that it has; `None` if the
-    /// callable has no program that can, or something is frozen.
+    /// callable has no program that can. Frozen numbers have gradients too.
     pub(super) fn traced_parts(
         &mut self,
         py: Python<'_>,
         take: &mut TakeFloats<'_>,
     ) -> PyResult<Option<(f64, Vec<Range<usize>>)>> {
         let params = &self.params;
-        if params.get().with(py, |params| with_params!(params, p => !p.frozen().is_empty()))? {
-            return Ok(None);
-        }
         let (mut loss, mut has_begun) = (None, false);
         let ran = self.traced.attempt_by(
             py,

@@ -143,7 +143,11 @@ impl<E: ArrayFloat> Plan<E> {
         if program.dtype() != E::DTYPE {
             return Err(bad("numbers of a plan", program.dtype().name().into(), E::DTYPE.name().into()));
         }
-        Self::prepared(in_columns(fold::folded::<E>(lowered(program)?)?)?, body, passing)
+        let program = in_columns(fold::folded::<E>(lowered(program)?)?)?;
+        match passing {
+            Some(passing) if passing.has_order() => Self::prepared(passing.ordered(&program)?, body, Some(passing)),
+            _ => Self::prepared(program, body, passing),
+        }
     }
 
     /// The same of a program that has been lowered.

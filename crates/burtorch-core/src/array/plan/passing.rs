@@ -3,10 +3,13 @@
 //! Promises: each part has the bits of the whole gradient, and is passed on right after the step that makes it final; a gradient of
 //! one block of rows takes memory only for the parts that live at one time. Does not know who receives them.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
+use super::super::build::ArrayBuilder;
 use super::super::columns::in_columns;
-use super::super::instr::{ArrayOp, ArrayProgram, Element, OverRows, ValueId, View};
+use super::super::expand::inlined;
+use super::super::instr::{ArrayOp, ArrayProgram, Element, OverRows, Rows, ValueId, View};
 use super::super::lower::lowered;
 use super::super::row::Row;
 use super::draft::Drafts;
@@ -17,7 +20,8 @@ use crate::ops::Op;
 /// Which results of a plan are passed on rather than kept.
 #[derive(Clone, Debug)]
 pub(super) struct Passing {
-    outputs: Vec<bool>,
+    /// In the order in which they are passed on.
+    outputs: Vec<usize>,
     /// Whether their memory is free once they have been.
     is_short: bool,
     /// Whether they are results of rows, which pass them on themselves.
@@ -25,39 +29,123 @@ pub(super) struct Passing {
 }
 
 impl Passing {
-    /// Of a block of rows with these results.
-    pub(super) fn of_block(passed: &[Option<usize>], is_one_block: bool) -> Option<Self> {
-        let outputs: Vec<_> = passed.iter().map(Option::is_some).collect();
-        outputs.contains(&true).then_some(Passing { outputs, is_short: is_one_block, of_rows: false })
+    /// Of a block of these rows, which passes on some of the results. First comes what needs least of the sweep, by which is meant what
+    /// several of them need and the loss does not: the last layer. The order is that of one row, so blocks of all lengths have the same.
+    pub(super) fn of_block(passed: &[Option<usize>], of: &Rows) -> Result<Option<Self>> {
+        let body = inlined(&of.body.0)?;
+        let mut is_known = vec![false; body.instrs().len()];
+        let kept = passed.iter().zip(body.outputs()).filter(|(passed, _)| passed.is_none());
+        kept.for_each(|(_, &v)| _ = behind(&body, v, &mut is_known));
+        let mut needs = Vec::with_capacity(passed.len());
+        for (k, passed) in passed.iter().enumerate() {
+            if let Some(result) = passed {
+                needs.push((behind(&body, body.outputs()[k], &mut is_known.clone()), Reverse(*result), k));
+            }
+        }
+        let mut uses = vec![0; body.instrs().len()];
+        needs.iter().flat_map(|(needs, ..)| needs).for_each(|&at| uses[at] += 1);
+        let sweep = |needs: &[usize]| needs.iter().filter(|&&at| uses[at] > 1).count();
+        needs.sort_by_cached_key(|(needs, result, _)| (sweep(needs), needs.len(), *result));
+        let outputs: Vec<_> = needs.into_iter().map(|(.., k)| k).collect();
+        Ok((!outputs.is_empty()).then_some(Passing { outputs, is_short: of.is_one_block(), of_rows: false }))
+    }
+
+    /// The program with what each result needs that is passed on behind what the one before it needs, and each result in memory of its own.
+    pub(super) fn ordered(&self, program: &ArrayProgram) -> Result<ArrayProgram> {
+        let mut is_placed = vec![false; program.instrs().len()];
+        let is_argument = |at: &usize| matches!(program.instrs()[*at].op, ArrayOp::Input(_) | ArrayOp::Param { .. });
+        let mut order: Vec<_> = (0..is_placed.len()).filter(is_argument).collect();
+        order.iter().for_each(|&at| is_placed[at] = true);
+        let mut b = ArrayBuilder::new(program.dtype())?;
+        let mut new = vec![ValueId(0); program.n_values()];
+        let mut outputs = vec![None; program.outputs().len()];
+        for k in self.outputs.iter().map(|&k| Some(k)).chain([None]) {
+            match k {
+                Some(k) => order.extend(behind(program, program.outputs()[k], &mut is_placed)),
+                None => order.extend((0..is_placed.len()).filter(|&at| !is_placed[at])),
+            }
+            for at in order.drain(..) {
+                let instr = &program.instrs()[at];
+                let operands: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
+                for (v, now) in program.results(at).zip(b.push_all(instr.op.clone(), &operands)?) {
+                    new[v.at()] = now;
+                }
+            }
+            if let Some(k) = k {
+                let v = program.outputs()[k];
+                let now = new[v.at()];
+                outputs[k] = Some(if is_own(program, v) { now } else { b.push(ArrayOp::Copy, &[now])? });
+            }
+        }
+        let outputs: Vec<_> =
+            outputs.iter().zip(program.outputs()).map(|(own, v)| own.unwrap_or(new[v.at()])).collect();
+        b.finish(&outputs)
+    }
+
+    /// Whether a block is to compute results in their order.
+    pub(super) fn has_order(&self) -> bool {
+        !self.of_rows
     }
 
     /// Which result that is passed on a value is.
     pub(super) fn output_of(&self, program: &ArrayProgram, v: ValueId) -> Option<usize> {
-        if !self.of_rows {
-            return None;
-        }
-        program.outputs().iter().zip(&self.outputs).position(|(output, is_passed)| *is_passed && *output == v)
+        self.outputs.iter().copied().find(|&k| self.of_rows && program.outputs()[k] == v)
+    }
+
+    /// The drafts after which results are passed on: those that make them final, unless one before them is not.
+    fn after(&self, drafts: &Drafts<'_>) -> impl Iterator<Item = (usize, usize)> {
+        self.outputs.iter().scan(0, |last, &k| {
+            *last = drafts.needs[drafts.outputs[k]].first.max(*last);
+            Some((*last, k))
+        })
     }
 
     /// Ends the lifetime of what is passed on.
     pub(super) fn shorten(&self, drafts: &mut Drafts<'_>) {
-        for k in (0..drafts.outputs.len()).filter(|&k| self.is_short && self.outputs[k]) {
+        let after: Vec<_> = self.after(drafts).filter(|_| self.is_short).collect();
+        for (step, k) in after {
             let at = drafts.outputs[k];
             if drafts.outputs.iter().filter(|&&other| other == at).count() > 1 {
                 continue;
             }
             let need = &mut drafts.needs[at];
-            need.last = need.last_read.max(need.first);
+            need.last = need.last_read.max(step);
             if self.of_rows {
                 need.len = 0;
             }
         }
     }
 
-    /// The results that are passed on by the steps that make them final.
+    /// The results that are passed on, in order, and the steps after which they are.
     pub(super) fn finals(&self, drafts: &Drafts<'_>, before: &[usize]) -> Vec<(usize, usize)> {
-        let passed = |k: &usize| self.outputs[*k] && !self.of_rows;
-        (0..drafts.outputs.len()).filter(passed).map(|k| (before[drafts.needs[drafts.outputs[k]].first], k)).collect()
+        self.after(drafts).filter(|_| !self.of_rows).map(|(step, k)| (before[step], k)).collect()
+    }
+}
+
+/// The instructions that a value needs and that are not marked, in order. Marks them.
+fn behind(program: &ArrayProgram, v: ValueId, is_marked: &mut [bool]) -> Vec<usize> {
+    let at = |v: ValueId| program.instrs().partition_point(|instr| instr.result <= v) - 1;
+    let (mut open, mut found) = (vec![at(v)], Vec::new());
+    while let Some(k) = open.pop() {
+        if !std::mem::replace(&mut is_marked[k], true) {
+            found.push(k);
+            open.extend(program.instrs()[k].operands.iter().map(|&v| at(v)));
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// Whether a value lies in memory of its own, in order.
+fn is_own(program: &ArrayProgram, mut v: ValueId) -> bool {
+    loop {
+        let instr = program.instr_of(v);
+        match instr.op {
+            ArrayOp::View(View::Reshape(_)) | ArrayOp::Adjoint | ArrayOp::After => v = instr.operands[0],
+            ArrayOp::View(_) | ArrayOp::Input(_) | ArrayOp::Param { .. } | ArrayOp::Const(..) => return false,
+            ArrayOp::Literal(_) | ArrayOp::Unreached(_) => return false,
+            _ => return true,
+        }
     }
 }
 
@@ -142,8 +230,6 @@ impl<E: ArrayFloat> PassingPlan<E> {
             outputs.push(sum);
             ranges.push(range);
         }
-        // The last range first, if the program leaves the order open.
-        outputs[1..].reverse();
         let program = in_columns(fold::folded::<E>(lowered(&program.with_outputs(outputs))?)?)?;
         let sums = &program.outputs()[1..];
         let rows: Vec<_> = sums.iter().filter_map(|&v| rows_of(&program, v)).collect();
@@ -154,7 +240,7 @@ impl<E: ArrayFloat> PassingPlan<E> {
             return Ok(None);
         }
         let is_short = matches!(&program.instrs()[rows[0].0].op, ArrayOp::Rows(of) if of.is_one_block());
-        let outputs = (0..=sums.len()).map(|k| k > 0).collect();
+        let outputs = (1..=sums.len()).collect();
         let plan = Plan::prepared(program, None, Some(&Passing { outputs, is_short, of_rows: true }))?;
         Ok(Some(PassingPlan { plan, ranges }))
     }
@@ -162,7 +248,7 @@ impl<E: ArrayFloat> PassingPlan<E> {
     /// Runs it as [`Plan::run`] does; returns the value. Where `take` does not go on, that is [`Error::Interrupted`].
     pub fn run(&mut self, arguments: &[Argument<'_, E>], parameters: &[&[E]], take: &mut TakePart<'_, E>) -> Result<E> {
         let PassingPlan { plan, ranges } = self;
-        plan.run_passing(arguments, parameters, &mut |k, part| match take(ranges[ranges.len() - k].clone(), part) {
+        plan.run_passing(arguments, parameters, &mut |k, part| match take(ranges[k - 1].clone(), part) {
             true => Ok(()),
             false => Err(Error::Interrupted),
         })?;

@@ -142,7 +142,7 @@ impl<E: ArrayFloat> RowsStep<E> {
         body: &Making<'_, E>,
     ) -> Result<Self> {
         let most = block_of(of);
-        let passing = Passing::of_block(&passed, of.is_one_block());
+        let passing = Passing::of_block(&passed, of)?;
         let mut bodies = Vec::new();
         bodies.resize_with(most.ilog2() as usize + 1, || None);
         for n in lengths(of.rows, most) {
