@@ -101,6 +101,22 @@ def test_by_an_adjoint(name, tangent):
     np.testing.assert_allclose(found.reshape(3, -1).T.reshape(expected.shape), expected, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("tangent", TANGENTS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_by_a_tangent_of_a_graph(name, tangent):
+    f, t = FUNCTIONS[name], TANGENTS[tangent]
+    expected = bt.jacobian(f)(X)
+    weights = np.cos(np.arange(float(expected[..., 0].size))).reshape(expected.shape[:-1])
+    x, v = bt.array(X), bt.array(t)
+    np.sum(bt.jvp(f, (x,), (v,))[1] * weights).backward()
+    along = np.tensordot(weights, expected, weights.ndim)
+    np.testing.assert_allclose(v.grad, along, rtol=1e-12, atol=1e-14)
+    x, v = bt.array(X), bt.array(t)
+    np.sum(bt.hvp(lambda x: np.sum(np.sin(f(x) + 0.3)), (x,), (v,)) * np.arange(1.0, 4.0)).backward()
+    hessian = bt.hessian(lambda x: np.sum(np.sin(f(x) + 0.3)))(X)
+    np.testing.assert_allclose(v.grad, hessian @ np.arange(1.0, 4.0), rtol=1e-11, atol=1e-13)
+
+
 def test_a_tangent_of_0_meets_no_infinite_partial():
     x = np.array([0.0, 4.0])
     assert bt.jvp(np.sqrt, (x,), (np.array([0.0, 1.0]),))[1].tolist() == [0.0, 0.25]
@@ -114,3 +130,25 @@ def test_the_third_derivative_of_a_norm_along_its_point():
     found = bt.jacobian(lambda x: bt.hvp(np.linalg.norm, (x,), (np.array([1.0, 0.0]),)))(x)
     # The Hessian is homogeneous of degree -1.
     np.testing.assert_allclose(found, -bt.hessian(np.linalg.norm)(x), atol=1e-15)
+
+
+def moved(x, t):
+    """A tangent that is 0 at X but for the step along it."""
+    return bt.jvp(lambda y: np.sin(y) * y, (x,), (t,))[1] + t
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_within_loops(steps):
+    factor = np.cos(X) * X + np.sin(X) + 1
+    for f in (
+        lambda x: bt.fori_loop(0, steps, lambda _, t: moved(x, t), x - X),
+        lambda x: bt.scan(lambda t, _: (moved(x, t), t), x - X, length=steps)[0],
+        lambda x: bt.vmap(lambda a, b: bt.fori_loop(0, steps, lambda _, t: moved(a, t), b))(x, x - X),
+    ):
+        expected = np.diag(factor**steps)
+        np.testing.assert_allclose(bt.jacobian(f)(X), expected, rtol=1e-12)
+        along = bt.vmap(lambda e, f=f: bt.jvp(f, (X,), (e,))[1])(np.eye(3))
+        np.testing.assert_allclose(along.T, expected, rtol=1e-12)
+        x = bt.array(X)
+        np.sum(f(x)).backward()
+        np.testing.assert_allclose(x.grad, factor**steps, rtol=1e-12)

@@ -8,9 +8,8 @@ use super::super::row::Row;
 use super::draft::Drafts;
 use crate::ops::Op;
 
-/// Numbers that, beside what else a chain reads and writes, are beyond the second-level cache, and operations that are done again
-/// for them at most.
-const LARGE: usize = 1 << 15;
+/// Numbers that are beyond the cache, and operations that are done again for them at most.
+const LARGE: usize = 1 << 17;
 const FEW: usize = 3;
 
 impl Drafts<'_> {
