@@ -92,6 +92,7 @@ fuzz: $(VENV)/.wheel ## Run the property tests for long: 100 times the cases of 
 	PROPTEST_CASES=25600 cargo test --locked --release -p burtorch-core
 	cargo test --locked --release -p burtorch-core --test engine arrays:: -- --ignored
 	$(BIN)/pytest tests/python --hypothesis-profile=long
+	$(BIN)/python tests/python/test_random_arrays.py 100000 1
 
 REFUSING := target/refusing
 refusing: $(VENV)/.tools ## Refuse every allocation of every public call, in a build that is made for that

@@ -1,4 +1,7 @@
-"""The same programs for JAX and PyTorch, written like the evals; rivals that are not installed are omitted."""
+"""The same programs for JAX, PyTorch and, where they are one expression, CasADi, written like the evals.
+
+Rivals that are not installed are omitted. Numba has no derivatives.
+"""
 
 import numpy as np
 
@@ -191,6 +194,38 @@ def torch():
     }
 
 
+def casadi():
+    """The functions of the table that are expressions of one vector, by eval; float64, its virtual machine."""
+    import casadi
+
+    def gradient(f, x):
+        made = casadi.Function("gradient", [x], [casadi.gradient(f(x), x)])
+        return lambda numbers: np.asarray(made(numbers)).ravel()
+
+    def by_size(f):
+        made = {}
+
+        def call(x, *others):
+            key = len(x), *others
+            if key not in made:
+                made[key] = gradient(lambda x: f(x, *others), casadi.MX.sym("x", len(x)))
+            return made[key](x)
+
+        return call
+
+    def log_sum_exp(x):
+        largest = casadi.mmax(x)
+        return largest + casadi.log(casadi.sum1(casadi.exp(x - largest)))
+
+    def objective(x, n):
+        t = np.linspace(-1.0, 1.0, n)
+        residuals = np.sign(t) - casadi.DM(np.vander(t, x.numel(), increasing=True)) @ x
+        return 0.5 * casadi.dot(residuals, residuals)
+
+    square = casadi.Function("gradient", [x := casadi.SX.sym("x")], [casadi.gradient(x * x, x)])
+    return {"hello": lambda x: float(square(x)), "lse": by_size(log_sum_exp), "llsq": by_size(objective)}
+
+
 def burtorch():
     from evals import hello, lse
 
@@ -207,4 +242,4 @@ def burtorch():
     }
 
 
-MAKERS = {"burtorch": burtorch, "jax": jax, "torch": torch}
+MAKERS = {"burtorch": burtorch, "jax": jax, "torch": torch, "casadi": casadi}

@@ -1,4 +1,4 @@
-"""Times the derivatives of the suite beside JAX and PyTorch, each answer checked against its reference first.
+"""Times the derivatives of the suite beside JAX, PyTorch and CasADi, each answer checked against its reference first.
 
     python table.py [--only lse,gmm] [--rounds 7] [--cpu 0]
 

@@ -63,16 +63,15 @@ def sections_of(number: Any) -> int:
 
 @public
 def reshape(a: Any, shape: Any, order: str = "C") -> Any:
-    """The same numbers with another shape; -1 is replaced by the extent that fits."""
-    if order != "C":
-        raise TypeError(f"numpy.reshape of Arrays takes only order='C', found {order!r}")
-    return array(a).reshape(shape)
+    """The same numbers with another shape; -1 is replaced by the extent that fits. With ``order="F"`` the first index
+    changes fastest, in both shapes."""
+    return array(a).reshape(shape, order=order)
 
 
 @public
 def ravel(a: Any, order: str = "C") -> Any:
-    """All elements in one row."""
-    return reshape(a, (-1,) if array(a).size else (0,), order)
+    """All elements in one row: by rows, or by columns with ``order="F"``."""
+    return array(a).ravel(order)
 
 
 @public

@@ -6,7 +6,7 @@
 
 use super::activity::{active_operands, active_values};
 use super::build::ArrayBuilder;
-use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Dot, Element, ValueId};
+use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Cumulate, Dot, Element, ValueId};
 use super::reverse::{Variable, prepared, values_of};
 use crate::error::Result;
 
@@ -121,16 +121,6 @@ impl Forward {
 }
 
 impl ArrayBuilder {
-    /// A tangent with zero tangents marked.
-    pub(super) fn at_rest_unreached(&mut self, t: ValueId) -> Result<ValueId> {
-        let dims = self.dims(t);
-        let zero = self.literal(0.0)?;
-        let zero = self.broadcast_to(zero, dims)?;
-        let rests = self.push(ArrayOp::Compare(Comparison::Equal), &[t, zero])?;
-        let unreached = self.push(ArrayOp::Unreached(dims), &[])?;
-        self.push(ArrayOp::Select, &[rests, unreached, t])
-    }
-
     /// The sum of two tangents, each of which may be absent.
     pub(super) fn sum_of(&mut self, x: Option<ValueId>, y: Option<ValueId>) -> Result<Option<ValueId>> {
         match (x, y) {

@@ -2,6 +2,8 @@
 //!
 //! Promises: the operations and the order of `ops::peak`, so the bits of the eager reductions. Does not know plans.
 
+use std::collections::HashSet;
+
 use super::build::ArrayBuilder;
 use super::control::{hoisted, with_steps_at_once, without_unread};
 use super::dims::{Axes, Dims};
@@ -20,11 +22,13 @@ use crate::scalar::DType;
 pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
     let program = with_steps_at_once(&without_unread(&hoisted(program)?)?)?;
     let program = rows_together(&program)?;
+    let pulled = program.instrs().iter().filter(|instr| matches!(instr.op, ArrayOp::ReducePull(Reduce::Norm2, _)));
+    let pulled: HashSet<_> = pulled.map(|instr| instr.operands[1]).collect();
     let program = copied(&program, |b, at, operands| {
         let instr = &program.instrs()[at];
         let lowered = match instr.op {
             ArrayOp::Reduce(Reduce::LogSumExp, axes) => b.log_sum_exp(operands[0], axes),
-            ArrayOp::Reduce(Reduce::Norm2, axes) => b.norm2(operands[0], axes),
+            ArrayOp::Reduce(Reduce::Norm2, axes) => b.norm2(operands[0], axes, pulled.contains(&instr.operands[0])),
             ArrayOp::ReducePull(Reduce::Sum, axes) => b.over(operands[0], b.dims(operands[1]), axes),
             ArrayOp::ReducePull(kind @ (Reduce::Max | Reduce::Min), axes) if !is_in_rows(b.dims(operands[1]), axes) => {
                 b.extreme_shares(kind, operands, axes)
@@ -106,12 +110,10 @@ impl ArrayBuilder {
         let top = self.top_of(x, axes)?;
         let above = self.over(top, dims, axes)?;
         let gap = self.row(Op::Sub, &[x, above])?;
-        let size = self.row(Op::Abs, &[above])?;
-        let (infinity, zero) = (self.number(f64::INFINITY, x)?, self.number(0.0, x)?);
-        let is_infinite = self.is(Comparison::Equal, size, infinity)?;
-        let tie = self.choose(is_infinite, zero, gap)?;
+        let zero = self.number(0.0, x)?;
+        // The gap of two equal infinities is no number.
         let is_top = self.is(Comparison::Equal, x, above)?;
-        let below = self.choose(is_top, tie, gap)?;
+        let below = self.choose(is_top, zero, gap)?;
         let share = self.row(Op::Exp, &[below])?;
         let total = self.sum_over(share, axes)?;
         let total = self.over(total, dims, axes)?;
@@ -135,8 +137,9 @@ impl ArrayBuilder {
         self.choose(has_lost, unreached, share)
     }
 
-    /// The largest magnitude, the power of two that keeps squares in range, and the operand multiplied by it.
-    fn scaled(&mut self, x: ValueId, axes: Axes) -> Result<[ValueId; 3]> {
+    /// The largest magnitude, the power of two that keeps squares in range, and the operand multiplied by it; if `has_parts`, signs
+    /// stand in place of infinities where there are any, and 0 beside them.
+    fn scaled(&mut self, x: ValueId, axes: Axes, has_parts: bool) -> Result<[ValueId; 3]> {
         let dims = self.dims(x);
         let size = self.row(Op::Abs, &[x])?;
         let top = self.top_of(size, axes)?;
@@ -151,15 +154,17 @@ impl ArrayBuilder {
         let factor = self.choose(is_small, up, one)?;
         let is_large = self.is(Comparison::Less, large, top)?;
         let factor = self.choose(is_large, down, factor)?;
-        // Signs stand in place of infinities where there are any.
+        let wide_factor = self.over(factor, dims, axes)?;
+        let scaled = self.row(Op::Mul, &[x, wide_factor])?;
+        if !has_parts {
+            return Ok([top, factor, scaled]);
+        }
         let (minus, plus, zero) = (self.number(-1.0, x)?, self.number(1.0, x)?, self.number(0.0, x)?);
         let is_negative = self.is(Comparison::Less, x, zero)?;
         let sign = self.choose(is_negative, minus, plus)?;
         let infinity = self.number(f64::INFINITY, x)?;
         let is_infinite = self.is(Comparison::Equal, size, infinity)?;
         let part = self.choose(is_infinite, sign, zero)?;
-        let wide_factor = self.over(factor, dims, axes)?;
-        let scaled = self.row(Op::Mul, &[x, wide_factor])?;
         let wide_top = self.over(top, dims, axes)?;
         let is_top_infinite = self.is(Comparison::Equal, wide_top, infinity)?;
         let scaled = self.choose(is_top_infinite, part, scaled)?;
@@ -172,8 +177,9 @@ impl ArrayBuilder {
         self.row(Op::Sqrt, &[sum])
     }
 
-    fn norm2(&mut self, x: ValueId, axes: Axes) -> Result<ValueId> {
-        let [top, factor, scaled] = self.scaled(x, axes)?;
+    /// The length of parts is needed for contributions only: beside an infinity it is infinite.
+    fn norm2(&mut self, x: ValueId, axes: Axes, has_parts: bool) -> Result<ValueId> {
+        let [top, factor, scaled] = self.scaled(x, axes, has_parts)?;
         let length = self.length(scaled, axes)?;
         let length = self.row(Op::Div, &[length, factor])?;
         let infinity = self.number(f64::INFINITY, top)?;
@@ -184,7 +190,7 @@ impl ArrayBuilder {
     fn norm_shares(&mut self, operands: &[ValueId], axes: Axes) -> Result<ValueId> {
         let [g, x, _] = operands else { return self.push(ArrayOp::Copy, operands) };
         let dims = self.dims(*x);
-        let [top, _, scaled] = self.scaled(*x, axes)?;
+        let [top, _, scaled] = self.scaled(*x, axes, true)?;
         let length = self.length(scaled, axes)?;
         let length = self.over(length, dims, axes)?;
         let share = self.row(Op::Div, &[scaled, length])?;

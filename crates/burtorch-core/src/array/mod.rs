@@ -66,6 +66,7 @@ mod factors;
 mod forward;
 mod linear;
 mod order;
+mod rest;
 mod reverse;
 mod simplify;
 

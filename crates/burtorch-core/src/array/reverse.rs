@@ -10,6 +10,7 @@ use super::control::with_history;
 use super::dims::bad;
 use super::expand::inlined;
 use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Cumulate, Dot, Element, Reduce, Slice, ValueId, View};
+use super::rest::without_rest;
 use crate::error::Result;
 
 /// What to differentiate by.
@@ -43,7 +44,9 @@ pub(super) fn values_of(program: &ArrayProgram, by: &[Variable]) -> Result<Vec<V
 /// The program ready to be differentiated.
 pub(super) fn prepared(program: &ArrayProgram, by: &[Variable]) -> Result<ArrayProgram> {
     values_of(program, by)?;
-    inlined(program)?.pruned()
+    let program = inlined(program)?.pruned()?;
+    let variables = values_of(&program, by)?;
+    without_rest(program, &variables)
 }
 
 /// The program with the carries kept of those loops whose results move with variables.

@@ -90,7 +90,7 @@ fn refuse(name: &str, dtype: Option<&Bound<'_, PyAny>>, out: Option<&Bound<'_, P
     Err(PyTypeError::new_err(format!("{name}() of an Array takes no {given}=; Arrays are immutable, use astype()")))
 }
 
-fn flat(b: &mut ArrayBuilder, x: ValueId) -> burtorch_core::Result<ValueId> {
+pub(super) fn flat(b: &mut ArrayBuilder, x: ValueId) -> burtorch_core::Result<ValueId> {
     let n = b.type_of(x).dims.size();
     b.reshape(x, &[n])
 }
@@ -297,38 +297,6 @@ impl PyArray {
         of(slf.as_any(), |b, x| b.log_softmax(x, axis))
     }
 
-    /// The same numbers with another shape; -1 is replaced by the extent that fits.
-    #[pyo3(signature = (*shape))]
-    fn reshape<'py>(slf: &Bound<'py, Self>, shape: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyArray>> {
-        let extents = many(shape)?;
-        let size = slf.get().type_of().dims.size();
-        let known: usize = extents.iter().filter(|&&n| n >= 0).map(|&n| n as usize).product();
-        let n_unknown = extents.iter().filter(|&&n| n < 0).count();
-        let wrong = || {
-            let shape = extents.iter().map(isize::to_string).collect::<Vec<_>>().join(",");
-            PyValueError::new_err(format!("cannot reshape array of size {size} into shape ({shape})"))
-        };
-        if n_unknown > 1 || extents.iter().any(|&n| n < -1) {
-            return Err(PyValueError::new_err("can only specify one unknown dimension"));
-        }
-        let fits = if n_unknown == 1 { known > 0 && size.is_multiple_of(known) } else { known == size };
-        if !fits {
-            return Err(wrong());
-        }
-        let extents: Vec<_> = extents.iter().map(|&n| if n < 0 { size / known } else { n as usize }).collect();
-        of(slf.as_any(), |b, x| b.reshape(x, &extents))
-    }
-
-    /// All elements in one row.
-    fn ravel<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyArray>> {
-        of(slf.as_any(), flat)
-    }
-
-    /// All elements in one row.
-    fn flatten<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyArray>> {
-        of(slf.as_any(), flat)
-    }
-
     /// The array itself, because Arrays are immutable.
     fn copy<'py>(slf: &Bound<'py, Self>) -> Bound<'py, PyArray> {
         slf.clone()
@@ -458,7 +426,7 @@ impl PyArray {
         // A tuple would mean several axes.
         let listed = indices.cast::<PyTuple>().map(|indices| indices.to_list().into_any());
         let indices = listed.as_ref().unwrap_or(indices);
-        let Some(axis) = axis else { return index::item(&Self::ravel(slf)?, indices) };
+        let Some(axis) = axis else { return index::item(&of(slf.as_any(), flat)?, indices) };
         let dims = slf.get().type_of().dims;
         let axis = dims.axis(axis).or_raise(py)?;
         let whole = || pyo3::types::PySlice::full(py).into_any();
@@ -494,7 +462,7 @@ impl PyArray {
 }
 
 /// Integers given one by one or as one sequence.
-fn many(given: &Bound<'_, PyTuple>) -> PyResult<Vec<isize>> {
+pub(super) fn many(given: &Bound<'_, PyTuple>) -> PyResult<Vec<isize>> {
     match given.len() {
         1 => {
             let only = given.get_item(0)?;

@@ -15,6 +15,7 @@ mod numpy;
 mod of_graph;
 pub mod operands;
 pub mod operators;
+mod orders;
 pub mod parts;
 pub mod run;
 pub mod trace;

@@ -69,6 +69,20 @@ impl PyArray {
         numbers_of(slf)?.call_method0("__complex__")
     }
 
+    /// The number of an Array of a graph in this format; the Array's text for an empty one.
+    fn __format__(slf: &Bound<'_, Self>, spec: &str) -> PyResult<String> {
+        if spec.is_empty() {
+            return slf.str()?.extract();
+        }
+        let dims = slf.get().type_of().dims;
+        if dims.rank() > 0 {
+            return Err(PyTypeError::new_err(format!(
+                "format {spec:?} is of one number, found an Array of shape {dims}; format its elements, or use numpy.array2string(x.data)"
+            )));
+        }
+        numbers_of(slf)?.call_method0("item")?.call_method1("__format__", (spec,))?.extract()
+    }
+
     /// The only number of an Array of a graph, or the one at an index. A TraceError for a traced Array.
     #[pyo3(signature = (*index))]
     fn item<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {

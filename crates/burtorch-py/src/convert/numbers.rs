@@ -5,6 +5,8 @@
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use burtorch_core::DType;
 use burtorch_core::erased::{AnyNumber, ScalarType};
@@ -103,9 +105,21 @@ pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.hasattr(pyo3::intern!(object.py(), "dtype"))
 }
 
+/// NumPy's class of arrays, once it has been seen. It is static, so no other class ever has its address.
+static NDARRAY: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(ptr::null_mut());
+
 /// Whether an object is a NumPy array, of exactly that class.
 pub fn is_ndarray(object: &Bound<'_, PyAny>) -> bool {
-    type_name_of(object) == c"numpy.ndarray"
+    let class = object.get_type_ptr();
+    if class == NDARRAY.load(Ordering::Relaxed) {
+        return true;
+    }
+    let is_array = type_name_of(object) == c"numpy.ndarray";
+    // SAFETY: a living object's type.
+    if is_array && unsafe { ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) } == 0 {
+        NDARRAY.store(class, Ordering::Relaxed);
+    }
+    is_array
 }
 
 /// The C name of an object's type.

@@ -5,6 +5,7 @@ use super::super::build::ArrayBuilder;
 use super::super::expand::inlined;
 use super::super::forward::Forward;
 use super::super::instr::{ArrayOp, ArrayProgram, Length, Loop, Type, ValueId};
+use super::super::rest::without_rest;
 use super::body::{is_float, parts, shared};
 use crate::error::Result;
 
@@ -17,10 +18,12 @@ pub(in super::super) fn moved(
     results: &[std::ops::Range<usize>],
     moving_results: &[bool],
 ) -> Result<ArrayProgram> {
-    let body = inlined(body)?;
     let by = |body: &ArrayProgram| -> Vec<ValueId> {
         body.inputs().iter().zip(moving).filter(|(_, m)| **m).map(|(&v, _)| v).collect()
     };
+    let body = inlined(body)?;
+    let variables = by(&body);
+    let body = without_rest(body, &variables)?;
     let active = active_values(&body, &by(&body));
     let types = body.input_types();
     let mut f = Forward { b: ArrayBuilder::new(body.dtype())?, new: Vec::new(), tangents: Vec::new() };

@@ -9,6 +9,7 @@ use super::super::build::ArrayBuilder;
 use super::super::dims::bad;
 use super::super::expand::inlined;
 use super::super::instr::{ArrayOp, ArrayProgram, Element, Type, ValueId};
+use super::super::rest::without_rest;
 use super::super::reverse::{Sweep, Variable, values_of, with_carries_kept};
 use crate::error::Result;
 
@@ -70,7 +71,10 @@ impl Split {
         let operands = (0..moving.len()).filter(|&k| moving[k] && is_float(program.inputs()[k]));
         let mut by: Vec<_> = operands.map(Variable::Input).collect();
         by.extend((0..program.params().len()).map(Variable::Param));
+        let variables = values_of(&program, &by)?;
+        let program = without_rest(program, &variables)?;
         let active = active_values(&program, &values_of(&program, &by)?);
+        let is_float = |v: ValueId| program.type_of(v).element == Element::Float;
         if !program.outputs().iter().any(|v| active[v.at()] && is_float(*v)) {
             return Ok(None);
         }
