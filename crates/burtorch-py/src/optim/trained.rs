@@ -131,7 +131,7 @@ impl Trained {
         };
         let tensors = self.params.get().with(py, found)?.or_raise(py)?;
         let tensors = tensors.into_iter().map(|tensor| PyTensor::new(self.params.clone_ref(py), tensor, None));
-        Ok(tensors.collect::<Vec<_>>().into_pyobject(py)?)
+        tensors.collect::<Vec<_>>().into_pyobject(py)
     }
 
     /// Sets all gradients to 0, or none if a Value is stale.

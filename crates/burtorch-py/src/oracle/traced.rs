@@ -22,7 +22,7 @@ use crate::convert::buffer::CallerMemory;
 use crate::convert::errors::{derived, if_any};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::quietly;
-use crate::params::{PyParameters, with_params};
+use crate::params::PyParameters;
 use crate::trace::array_calls::Running;
 use crate::trace::array_path::ArrayPath;
 use crate::trace::batches::{Batches, Of};
