@@ -2,7 +2,7 @@
 //!
 //! Derivatives of derivatives repeat operations, hide each term where its adjoint is unreached, and let a rate of 0 contribute
 //! nothing. Here one pass in order resolves what is known of the numbers so far: equal operations are done once; sums with 0 and
-//! products with 1 are the other number; masks and choices of such terms become one operation. Then what a loop computes anew from
+//! products with 1 are the other number; masks and choices of such terms become one operation. Then what a loop computes again from
 //! the same numbers moves before it, and what nothing reads goes. Slots may be written several times: all that is noted of a slot
 //! holds for one writing of it. Does not know derivatives.
 

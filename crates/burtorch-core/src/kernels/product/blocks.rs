@@ -3,8 +3,8 @@
 //! Promises: blocks of terms are summed in order, each on top of the one before. Does not know registers.
 
 use super::Finish;
-use super::pack::{PANEL, block_of_a, row_of_b, strip_of_b};
-use super::plan::{Job, Origin, Plan, Side, aside_len, panels_len};
+use super::pack::{block_of_a, row_of_b, strip_of_b};
+use super::plan::{Job, Origin, PANEL, Plan, Side, aside_len, panels_len};
 use super::tile::{Strip, strip};
 use crate::kernels::float::KernelFloat;
 use crate::kernels::levels::Target;

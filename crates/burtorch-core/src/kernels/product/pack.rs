@@ -2,7 +2,7 @@
 //!
 //! Promises: moves numbers and never changes them. Does not know sums.
 
-use super::plan::Side;
+use super::plan::{PANEL, Side};
 use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at};
 use crate::kernels::levels::Target;
 use crate::simd::{Real, array_of};
@@ -124,16 +124,11 @@ unsafe fn gathered<V: Pack>(
 /// How many terms ahead packing prefetches.
 const AHEAD: isize = 8;
 
-/// Rows of a packed panel of A.
-pub(super) const PANEL: usize = 6;
-/// Numbers written after the last panel, at most.
-pub(super) const SPILL: usize = 8 - PANEL;
-
 /// Packs `terms` terms of `rows` rows of A from `from` on, in panels of [`PANEL`] rows, which a tile reads from one end to the
 /// other; returns the first panel.
 ///
 /// # Safety
-/// The elements may be read, and `to` has room for whole panels and [`SPILL`] numbers.
+/// The elements may be read, and `to` has room for whole panels and [`SPILL`](super::plan::SPILL) numbers.
 #[inline(always)]
 pub(super) unsafe fn block_of_a<E: KernelFloat>(from: &Side<E>, rows: usize, terms: usize, to: *mut E) -> Side<E> {
     // SAFETY: as the caller promises. Vectors of 8 numbers are written in ascending order, so that the two after a panel's

@@ -2,7 +2,6 @@
 //!
 //! Promises: no choice made here changes a result. Knows vectors only by their length.
 
-use super::pack::{PANEL, SPILL};
 use super::{Finish, Matrix, MatrixMut, Start};
 use crate::kernels::float::KernelFloat;
 use crate::kernels::levels::Target;
@@ -194,6 +193,10 @@ const SMALL: usize = 48 << 10;
 /// Bytes of B above which it is streamed from memory row by row, for a few rows of A.
 const LARGE: usize = 256 << 10;
 
+/// Rows of a packed panel of A.
+pub(super) const PANEL: usize = 6;
+/// Numbers written after the last panel, at most.
+pub(super) const SPILL: usize = 8 - PANEL;
 /// Rows of A below which packing B costs more than it saves, if B is contiguous.
 const FEW: usize = 192;
 /// Bytes of a row of B below which 64 rows stay in the first-level cache.

@@ -4,8 +4,7 @@
 //! are pointers with steps.
 
 use super::Finish;
-use super::pack::PANEL;
-use super::plan::Origin;
+use super::plan::{Origin, PANEL};
 use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at};
 use crate::kernels::levels::Target;
 use crate::simd::array_of;
