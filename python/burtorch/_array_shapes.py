@@ -192,6 +192,10 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     if mode != "raise":
         indices, n = array(indices), a.size if axis is None else a.shape[axis]
         indices = indices % n if mode == "wrap" else indices.clip(0, n - 1)
+    if axis is not None and -a.ndim <= axis < a.ndim and 0 in a.shape[: axis % a.ndim]:
+        # Nothing is taken, and NumPy accepts any index.
+        shape = indices.shape if isinstance(indices, Array) else numpy.shape(indices)
+        return a.reshape((*a.shape[: axis % a.ndim], *shape, *a.shape[axis % a.ndim + 1 :]))
     return a.take(indices, axis)
 
 

@@ -132,3 +132,20 @@ def test_errors_name_the_mistake():
     with pytest.raises(ValueError, match=r"0 axes|number|axis"):
         run(lambda x: np.sort(x), np.float64(1.0))
     assert run(lambda x: np.median(x), np.float64(2.0)) == 2.0
+
+
+SHAPES = [(0, 0), (2, 0), (0, 3), (2, 0, 0), (0, 2, 0), (3, 0, 2), (2, 3)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("indices", [[0, -1, 0], [5], [], 0, [[0, 1]]])
+def test_take_of_empty_axes_is_that_of_numpy(shape, indices):
+    for axis in range(-len(shape), len(shape)):
+        traced = bt.function(lambda x, axis=axis: np.take(x, indices, axis=axis))
+        try:
+            expected = np.take(np.ones(shape), indices, axis=axis)
+        except IndexError:
+            with pytest.raises(IndexError):
+                traced(np.ones(shape))
+        else:
+            assert np.shape(traced(np.ones(shape))) == expected.shape
