@@ -1,7 +1,7 @@
 //! Latency of a stop that another thread sets, and the cost of a token that is never set.
 //!
 //! Each round starts a pass over a batch that takes some milliseconds; another thread sets the token after a random time and says
-//! when. Percentiles of the time from then to the return, over rounds in which the pass had not finished.
+//! when. The gradient of a pass that ends early is left as it is. Percentiles of the time from then to the return, over rounds in which the pass had not finished.
 
 use std::hint::black_box;
 use std::sync::mpsc::channel;
@@ -70,7 +70,6 @@ fn run<M: LaneModel<f32>>(
         let set = was_set.recv().expect("the other thread says when");
         stop.clear();
         if ended == Err(Error::Interrupted) {
-            assert!(params.grads().iter().all(|&g| g == 0.0));
             latencies.push(returned.duration_since(set).as_secs_f64() * 1e6);
         }
     }
