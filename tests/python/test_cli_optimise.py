@@ -52,6 +52,15 @@ def test_json_is_the_end_of_the_runs(data, capsys):
     assert all(row["seconds"] > 0 and 19 <= row["epochs"] < 22 for row in rows.values())
 
 
+def test_methods_may_be_spelled_as_in_papers(data, capsys):
+    status, out, _ = run(capsys, "--data", data, "--method", "GD, L-SVRG,ef21_pp,EF21:TopK:2", "--epochs", 2, "--json")
+    assert status == 0
+    assert [row["method"] for row in json.loads(out)] == ["gd", "l-svrg", "ef21-pp", "ef21:topk:2"]
+    status, _, err = run(capsys, "--data", data, "--method", "LSVRG,l-svrg")
+    assert status == 2
+    assert "twice" in err
+
+
 def test_seeds_make_medians_and_records_a_grid(data, capsys, tmp_path):
     arguments = ("--data", data, "--l2", 0.1, "--method", "sgd", "--epochs", 10, "--seeds", 3, "--seed", 4)
     status, out, _ = run(capsys, *arguments, "--records", 5, "--out", tmp_path / "runs", "--json")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from burtorch.cli.arguments import count, positive, seed
 from burtorch.cli.errors import InputError, say
-from burtorch.cli.optimise.choices import COMPRESSORS, METHODS, PROBLEMS, Choices, check, started
+from burtorch.cli.optimise.choices import COMPRESSORS, METHODS, PROBLEMS, Choices, check, started, usual
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +115,7 @@ def _compare(args: argparse.Namespace, engine: mpi.Engine | None) -> int:
     from burtorch.cli.optimise.folder import Folder
     from burtorch.cli.optimise.runs import one, summary
 
-    names = args.method.split(",")
+    names = [usual(entry) for entry in args.method.split(",")]
     for name in names:
         check(name, args.engine)
     if len(set(names)) < len(names):

@@ -68,6 +68,13 @@ def started(args: argparse.Namespace) -> mpi.Engine:
         raise InputError(str(error)) from None
 
 
+def usual(entry: str) -> str:
+    """A method in the usual spelling: `L-SVRG`, `lsvrg` and `EF21:TopK:0.05` are l-svrg and ef21:topk:0.05."""
+    name, colon, compressor = entry.strip().lower().partition(":")
+    plain = name.replace("-", "").replace("_", "")
+    return next((known for known in METHODS if known.replace("-", "") == plain), name) + colon + compressor
+
+
 def check(entry: str, engine: str) -> None:
     """Refuses an unknown method, a compressor for a method without one, and processes for a method without clients."""
     name, colon, _ = entry.partition(":")
