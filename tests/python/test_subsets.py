@@ -252,3 +252,27 @@ def test_a_value_sweeps_for_some_parameters():
     params.grads[:] = 0.0
     loss().backward(wanted=[w])
     assert (np.array(params.grads)[:12] == np.where(np.arange(12) == 1, 0.0, full[:12])).all()
+
+
+def test_freeze_takes_ranges_as_a_set_does():
+    for what, left in [
+        (range(1, 3), [0, 3, 4]),
+        ([range(0, 2), (3, 4)], [2, 4]),
+        (range(0, 5), []),
+        ((1, 3), [0, 3, 4]),
+    ]:
+        params = bt.Parameters(dtype="float64")
+        w = params.tensor(5, name="w", init=0.0)
+        params.freeze(what)
+        assert params.n_trainable == len(left)
+        params.grads[:] = [1.0] * 5
+        bt.optim.SGD(w, lr=1.0).step()
+        assert [k for k, x in enumerate(params.values) if x != 0.0] == left
+        params.unfreeze(what)
+        assert params.n_trainable == 5
+    params = bt.Parameters()
+    params.tensor(5)
+    for what in (range(0, 6), range(4, 2), range(0, 4, 2), range(-2, 1)):
+        with pytest.raises((ValueError, TypeError)):
+            params.freeze(what)
+        assert params.n_trainable == 5

@@ -40,8 +40,8 @@ impl PyParameters {
     /// Freeze numbers: no gradient, no gradient memory, no work.
     ///
     /// Args:
-    ///     what: the name of a tensor, a pair (start, stop) of positions in the flat arrays, a Tensor, a layer, a model, or a
-    ///         list of them; or ascending indices into the flat arrays, a mask with one bool per parameter, or a Subset.
+    ///     what: the name of a tensor, a pair (start, stop) or a range of positions in the flat arrays, a Tensor, a layer, a
+    ///         model, or a list of them; or ascending indices into the flat arrays, a mask with one bool per parameter, or a Subset.
     ///
     /// Raises KeyError for an unknown name, ValueError for a range outside, for Tensors of other Parameters, or for no
     /// numbers, TypeError for other arguments. Then nothing has changed.

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use burtorch_core::{DType, Error, Float, Init, Parameters, Slice};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyRange, PyRangeMethods, PyTuple, PyType};
 
 use crate::convert::arguments::{Count, DtypeName, sizes};
 use crate::convert::buffer::{CallerMemory, FlatArray, Shared};
@@ -195,17 +195,27 @@ impl PyParameters {
         self.with(py, |params| with_params!(params, p => p.slice(0..p.len())))?.or_raise(py)
     }
 
-    /// The slice named by a name or a pair (start, stop), if `what` is one.
+    /// The slice named by a name, a pair (start, stop) or a range without steps, if `what` is one.
     pub fn place_of(&self, what: &Bound<'_, PyAny>) -> PyResult<Option<Slice>> {
         let py = what.py();
         let slice = if let Ok(name) = what.extract::<String>() {
             self.with(py, |params| with_params!(params, p => p.named(&name).map(|tensor| tensor.slice())))
-        } else if let Ok((start, stop)) = what.extract::<(usize, usize)>() {
+        } else if let Some((start, stop)) = ends(what) {
             self.with(py, |params| with_params!(params, p => p.slice(start..stop)))
         } else {
             return Ok(None);
         };
         slice?.or_raise(py).map(Some)
+    }
+}
+
+/// The ends of a pair, or of a range without steps.
+fn ends(what: &Bound<'_, PyAny>) -> Option<(usize, usize)> {
+    match what.cast::<PyRange>() {
+        Ok(range) if range.step().is_ok_and(|step| step == 1) => {
+            Some((range.start().ok()?.try_into().ok()?, range.stop().ok()?.try_into().ok()?))
+        }
+        _ => what.extract().ok(),
     }
 }
 
