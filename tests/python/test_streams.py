@@ -260,7 +260,7 @@ def test_a_program_passes_parts_on_while_it_computes(dtype, n):
 
 
 def any_callable(draw, dtype):
-    """A callable of layers in a random arrangement, and the weights of those that it reads once, the lowest first."""
+    """A random callable of dense layers, and its weights that are read once, the lowest layer first."""
     params, width = bt.Parameters(dtype=dtype, seed=draw.randrange(100)), draw.choice([2, 3, 8])
     weights = [params.tensor((width, width), init="normal") for _ in range(draw.randrange(2, 6))]
     shapes = [draw.choice([None, width, (3, width)]) for _ in weights]

@@ -127,13 +127,12 @@ pub fn own_at(object: &Bound<'_, PyAny>, own: &Bound<'_, PyDict>) -> Option<*con
     // SAFETY: a living object of a class with a dictionary at this place, which is compared with the one that it has.
     unsafe {
         let kind = ffi::Py_TYPE(object.as_ptr());
-        let offset = match ffi::PyType_HasFeature(kind, ffi::Py_TPFLAGS_MANAGED_DICT) {
-            0 => (*kind).tp_dictoffset,
+        let offset = match (ffi::PyType_HasFeature(kind, ffi::Py_TPFLAGS_MANAGED_DICT), (*kind).tp_dictoffset) {
+            (0, offset) if offset > 0 => offset,
+            // None, or counted from the end of an object of variable length.
+            (0, _) => return None,
             _ => -before,
         };
-        if offset == 0 || offset < -before {
-            return None;
-        }
         let at = object.as_ptr().cast::<u8>().offset(offset).cast::<usize>().cast_const();
         (at.read() == own.as_ptr() as usize).then_some(at)
     }

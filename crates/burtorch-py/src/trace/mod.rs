@@ -1,7 +1,8 @@
 //! Traced functions: `@bt.function`, how it records a body, and how it replays.
 //!
 //! `object` is the raw type with cheap calls, `state` the stored traces, `pytree` the shape of arguments, `record` one trace,
-//! `invalidate` the check of constants, `probes` of those that no word shows, `search` and `observe` the search for them, `unwatched` the values that cannot be
+//! `invalidate` checks the constants before a replay, and `probes` compares those of more than one word; `search` and `observe` find
+//! constants, and `unwatched` names those that cannot be
 //! watched, `audit` their check, `keywords` the keyword arguments; `calls`, `gradients`, `derivatives` and `map` are methods;
 //! `batches` is for oracles.
 

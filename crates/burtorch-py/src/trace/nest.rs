@@ -155,15 +155,8 @@ impl Nest {
                 if !is_class || !is_plain {
                     return Ok(object.clone());
                 }
-                let parts =
-                    parts.iter().zip(items).map(|(part, item)| item.ordered(part)).collect::<PyResult<Vec<_>>>()?;
-                Ok(match class {
-                    Some(class) => {
-                        class.bind(py).call_method1(pyo3::intern!(py, "_make"), (PyTuple::new(py, parts)?,))?
-                    }
-                    None if *is_tuple => PyTuple::new(py, parts)?.into_any(),
-                    None => PyList::new(py, parts)?.into_any(),
-                })
+                let parts = parts.iter().zip(items).map(|(part, item)| item.ordered(part)).collect::<PyResult<_>>()?;
+                sequence(py, *is_tuple, class.as_ref(), parts)
             }
             _ => Ok(object.clone()),
         }
@@ -226,11 +219,7 @@ impl Nest {
         Ok(match self {
             Nest::None => py.None().into_bound(py),
             Nest::Leaf => leaves.next().unwrap_or_else(|| py.None().into_bound(py)),
-            Nest::Sequence { class: Some(class), items, .. } => {
-                class.bind(py).call_method1(pyo3::intern!(py, "_make"), (PyTuple::new(py, parts(items)?)?,))?
-            }
-            Nest::Sequence { is_tuple: true, items, .. } => PyTuple::new(py, parts(items)?)?.into_any(),
-            Nest::Sequence { items, .. } => PyList::new(py, parts(items)?)?.into_any(),
+            Nest::Sequence { is_tuple, class, items } => sequence(py, *is_tuple, class.as_ref(), parts(items)?)?,
             Nest::Dict { keys, items } => {
                 let dict = PyDict::new(py);
                 for (key, item) in keys.iter().zip(parts(items)?) {
@@ -239,5 +228,19 @@ impl Nest {
                 dict.into_any()
             }
         })
+    }
+}
+
+/// A tuple, a named tuple of a class, or a list.
+fn sequence<'py>(
+    py: Python<'py>,
+    is_tuple: bool,
+    class: Option<&Py<PyAny>>,
+    parts: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match class {
+        Some(class) => class.bind(py).call_method1(pyo3::intern!(py, "_make"), (PyTuple::new(py, parts)?,)),
+        None if is_tuple => Ok(PyTuple::new(py, parts)?.into_any()),
+        None => Ok(PyList::new(py, parts)?.into_any()),
     }
 }

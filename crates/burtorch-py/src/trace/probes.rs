@@ -1,4 +1,4 @@
-//! The places of a trace's constants that no word shows: dictionaries, lists, sets, arrays, objects of C classes; and their comparison.
+//! Comparison of the constants of a trace that are more than one word: dictionaries, lists, sets, arrays, objects of C classes.
 //!
 //! Promises: a comparison runs no Python code. Does not know which of them a trace watches.
 #![allow(unsafe_code)]
