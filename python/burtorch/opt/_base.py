@@ -167,16 +167,18 @@ class Method:
             self.f_star = self._loss(self.x_star)
         self._step = step
         self._gamma: float | None = self._fixed_step(step)
-        self._runner = _core.Runner(
-            problem,
-            self._name,
-            np.zeros(problem.d) if x0 is None else x0,
-            sampling=self.sampling.rule,
-            prox=self.prox.rule,
-            seed=seed,
-            threads=threads,
+        self._options = {
+            "sampling": self.sampling.rule,
+            "prox": self.prox.rule,
+            "seed": seed,
+            "threads": threads,
             **options,
-        )
+        }
+        self._runner = self._runner_at(np.zeros(problem.d) if x0 is None else x0)
+        self._start = self._runner.x
+
+    def _runner_at(self, start: ArrayLike) -> _core.Runner:
+        return _core.Runner(self.problem, self._name, start, **self._options)
 
     # Constants and theory
 
@@ -462,6 +464,16 @@ class Method:
         if state.get("seed", self.seed) != self.seed:
             message = f"the state is of seed {state['seed']}, this method draws with seed {self.seed}"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+    def __getstate__(self) -> dict[str, Any]:
+        parts = {name: value for name, value in self.__dict__.items() if name != "_runner"}
+        return {**parts, "_state_dict": self.state_dict()}
+
+    def __setstate__(self, parts: dict[str, Any]) -> None:
+        state = parts.pop("_state_dict")
+        self.__dict__.update(parts)
+        self._runner = self._runner_at(self._start)
+        self.load_state_dict(state)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} after {self._runner.round} steps on {self.problem!r}>"

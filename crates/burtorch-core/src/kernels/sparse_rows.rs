@@ -41,6 +41,11 @@ impl<E> SparseRows<E> {
         is_right.then_some(SparseRows { starts, columns, values, d })
     }
 
+    /// Starts, columns and values.
+    pub fn parts(&self) -> (&[usize], &[u32], &[E]) {
+        (&self.starts, &self.columns, &self.values)
+    }
+
     /// Columns and values of row `i`.
     #[inline(always)]
     pub fn row(&self, i: usize) -> (&[u32], &[E]) {

@@ -131,6 +131,10 @@ impl Terms for Linear {
         Some(&self.rows)
     }
 
+    fn labels(&self) -> Option<Vec<f64>> {
+        Some(self.labels.clone())
+    }
+
     fn ask_for_next(&self, samples: &[u32]) {
         kernels::ask_for_next_rows(&self.labels, samples, 1);
         self.rows.ask_for_next(samples);

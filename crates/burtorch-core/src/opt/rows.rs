@@ -109,6 +109,16 @@ impl Rows {
         self.d
     }
 
+    /// All numbers of dense rows, in sequence; those of sparse rows are in [`Rows::parts`].
+    pub fn numbers(&self) -> Option<&[f64]> {
+        if let Layout::Dense(values) = &self.layout { Some(values) } else { None }
+    }
+
+    /// Starts, columns and values of sparse rows, as in [`Rows::sparse`].
+    pub fn parts(&self) -> Option<(&[usize], &[u32], &[f64])> {
+        if let Layout::Sparse(rows) = &self.layout { Some(rows.parts()) } else { None }
+    }
+
     /// The sum of the squares of row `i`.
     pub fn square(&self, i: usize) -> f64 {
         let row = match &self.layout {

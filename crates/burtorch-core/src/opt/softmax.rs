@@ -61,6 +61,10 @@ impl Terms for Softmax {
         Some(&self.rows)
     }
 
+    fn labels(&self) -> Option<Vec<f64>> {
+        Some(self.classes.iter().map(|&class| class.into()).collect())
+    }
+
     fn ask_for_next(&self, samples: &[u32]) {
         self.rows.ask_for_next(samples);
     }

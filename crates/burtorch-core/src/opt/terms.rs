@@ -63,6 +63,10 @@ pub trait Terms: Send + Sync {
     fn rows(&self) -> Option<&Rows> {
         None
     }
+    /// The labels of samples, or their classes, if terms have them.
+    fn labels(&self) -> Option<Vec<f64>> {
+        None
+    }
     /// Prefetches the data of these samples, which are computed next.
     fn ask_for_next(&self, _samples: &[u32]) {}
     /// The weighted sum of the samples' values at `x`.
@@ -187,6 +191,11 @@ impl FiniteSum {
     /// The feature rows of samples, if terms have them.
     pub fn rows(&self) -> Option<&Rows> {
         self.terms.rows()
+    }
+
+    /// The labels of samples, or their classes, if terms have them.
+    pub fn labels(&self) -> Option<Vec<f64>> {
+        self.terms.labels()
     }
 
     /// Every sample once.

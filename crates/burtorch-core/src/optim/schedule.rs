@@ -62,6 +62,11 @@ impl Schedule {
         Ok(Schedule { base, warm_up, course })
     }
 
+    /// The rate after the warm-up, the steps of the warm-up, and the course of the rate after it.
+    pub fn parts(&self) -> (f64, u64, Course) {
+        (self.base, self.warm_up, self.course)
+    }
+
     /// The rate of step `step`, the first of which is 0.
     pub fn rate(&self, step: u64) -> f64 {
         let Some(step) = step.checked_sub(self.warm_up) else {

@@ -31,6 +31,11 @@ impl Callable {
         Arc::new(Callable { function, raised: Mutex::new(None), n, d })
     }
 
+    /// The function.
+    pub fn function(&self, py: Python<'_>) -> Py<PyAny> {
+        self.function.clone_ref(py)
+    }
+
     /// The exception of the function, once.
     pub fn raised(&self) -> Option<PyErr> {
         self.raised.lock().map_or(None, |mut raised| raised.take())

@@ -3,6 +3,7 @@
 mod callable;
 mod exchange;
 mod methods;
+mod pickling;
 mod problem;
 mod read;
 mod rules;

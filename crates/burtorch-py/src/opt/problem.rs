@@ -72,6 +72,16 @@ impl PyFiniteSum {
         &self.sum
     }
 
+    /// The joined sums.
+    pub fn children(&self) -> &[Py<PyFiniteSum>] {
+        &self.children
+    }
+
+    /// The Python function that computes it.
+    pub fn function(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.callable.as_ref().map(|callable| callable.function(py))
+    }
+
     /// Whether a Python function computes it.
     pub fn is_callable(&self) -> bool {
         self.callable.is_some() || self.children.iter().any(|child| child.get().callable.is_some())
@@ -214,13 +224,13 @@ impl PyFiniteSum {
 
     /// "logistic", "squares", "robust", "softmax", "function", or "clients" for different kinds of clients.
     #[getter]
-    fn kind(&self) -> &str {
+    pub fn kind(&self) -> &str {
         &self.kind
     }
 
     /// The number of classes of softmax regression; None for others.
     #[getter]
-    fn classes(&self) -> Option<usize> {
+    pub fn classes(&self) -> Option<usize> {
         self.classes
     }
 

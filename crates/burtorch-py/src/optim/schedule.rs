@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use burtorch_core::optim::{Course, Schedule};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
@@ -71,6 +72,37 @@ impl PySchedule {
         let schedule = Schedule::new(base, warm_up, course).or_raise(optimizer.py())?;
         optimizer.setattr("lr", schedule.rate(0))?;
         Ok(PySchedule { optimizer: optimizer.clone().unbind(), schedule, n_steps: AtomicU64::new(0) })
+    }
+
+    /// A copy, whose optimiser keeps its rate.
+    #[staticmethod]
+    fn _again(
+        optimizer: Py<PyAny>,
+        parts: (f64, u64, u64),
+        every: Option<(u64, f64)>,
+        total: Option<(u64, f64)>,
+        py: Python<'_>,
+    ) -> PyResult<Self> {
+        let (base, warm_up, n_steps) = parts;
+        let course = match (every, total) {
+            (Some((every, factor)), _) => Course::Steps { every, factor },
+            (_, Some((total, last))) => Course::Cosine { total, last },
+            _ => Course::Constant,
+        };
+        let schedule = Schedule::new(base, warm_up, course).or_raise(py)?;
+        Ok(PySchedule { optimizer, schedule, n_steps: AtomicU64::new(n_steps) })
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let (py, this) = (slf.py(), slf.get());
+        let (base, warm_up, course) = this.schedule.parts();
+        let (every, total) = match course {
+            Course::Constant => (None, None),
+            Course::Steps { every, factor } => (Some((every, factor)), None),
+            Course::Cosine { total, last } => (None, Some((total, last))),
+        };
+        let parts = (&this.optimizer, (base, warm_up, this.n_steps()), every, total);
+        Ok((slf.get_type().getattr("_again")?, parts.into_pyobject(py)?))
     }
 
     /// Set the optimiser's rate to that of the next step.
