@@ -154,7 +154,7 @@ impl PyArray {
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         if slf.get().handle().is_some() && slf.get().check(slf.py()).is_ok() {
-            let numbers = numbers_of(slf)?.repr()?.to_string();
+            let numbers = numbers_of(slf)?.repr()?.to_string_lossy().into_owned();
             return Ok(format!("Array{}", numbers.strip_prefix("array").unwrap_or(&numbers)));
         }
         let array = slf.get();

@@ -15,6 +15,7 @@ use super::methods::{Over, all_of, of, of_two};
 use super::run::{AnyRunner, Read};
 use super::trace::{Active, Source, current};
 use crate::convert::arrays::Kind;
+use crate::convert::buffer::type_name;
 use crate::convert::errors::if_any;
 use crate::params::{PyParameter, PyTensor};
 
@@ -300,7 +301,7 @@ pub fn evaluated<'py>(
     for argument in arguments {
         let found = Given::of(argument)?.filter(|given| !matches!(given, Given::Traced(_) | Given::Tensor(..)));
         let Some(found) = found else {
-            let found = argument.get_type().name()?;
+            let found = type_name(argument);
             return Err(PyTypeError::new_err(format!("expected real numbers or arrays of them, found {found}")));
         };
         given.push(found);

@@ -12,9 +12,11 @@ use super::append::append;
 use super::array::PyArray;
 use super::of_graph::numbers_of;
 use super::operands::is_integer;
+use crate::convert::buffer::type_name;
 use crate::convert::errors::if_any;
 use crate::convert::numbers::has_dtype;
 use crate::convert::refusals::error_here;
+use crate::convert::signals::text_of;
 
 /// One part of an index; arrays are operands by number.
 enum Part {
@@ -94,7 +96,7 @@ fn is_rest(part: &Bound<'_, PyAny>) -> bool {
 }
 
 fn wrong(part: &Bound<'_, PyAny>) -> PyErr {
-    let found = part.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
+    let found = type_name(part);
     PyIndexError::new_err(format!(
         "only integers, slices (`:`), ellipsis (`...`), None and integer arrays are valid indices of an Array, found {found}"
     ))
@@ -138,7 +140,9 @@ fn one(part: &Bound<'_, PyAny>, axis: usize, n: usize) -> PyResult<Option<Index>
     }
     let k = match if_any(part.py(), part.extract::<isize>())? {
         Some(k) => k,
-        None if part.is_instance_of::<PyInt>() || has_dtype(part)? && is_integer(part)? => return Err(outside(part)),
+        None if part.is_instance_of::<PyInt>() || has_dtype(part)? && is_integer(part)? => {
+            return Err(outside(&text_of(part)));
+        }
         None => return Err(wrong(part)),
     };
     if k >= n as isize || k < -(n as isize) {

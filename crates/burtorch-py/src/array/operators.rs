@@ -14,6 +14,7 @@ use super::append::append_of;
 use super::array::PyArray;
 use super::operands::{is_bool, refuse_values};
 use super::trial;
+use crate::convert::errors::if_any;
 use crate::convert::numbers::number_of;
 
 type Any<'py> = Bound<'py, PyAny>;
@@ -55,7 +56,7 @@ pub fn compared<'py>(x: &Any<'py>, y: &Any<'py>, how: CompareOp) -> PyResult<Any
 /// `x ** y`: squares and cubes are separate ops, and integers stay integers if the exponent is an integer.
 pub fn power<'py>(x: &Any<'py>, y: &Any<'py>) -> PyResult<Any<'py>> {
     let Some(exponent) = number_of(y)? else { return row(Op::Pow, x, y) };
-    let is_whole = y.extract::<i64>().is_ok();
+    let is_whole = if_any(y.py(), y.extract::<i64>())?.is_some();
     let of_floats = x.cast::<PyArray>().is_ok_and(|x| x.get().type_of().element == Element::Float);
     if !of_floats && is_whole {
         if exponent < 0.0 {

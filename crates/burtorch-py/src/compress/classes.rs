@@ -8,6 +8,7 @@ use pyo3::types::PyFloat;
 
 use super::compressor::PyCompressor;
 use crate::convert::arguments::Count as Integer;
+use crate::convert::signals::{repr_of, text_of};
 
 type Made<T> = PyResult<PyClassInitializer<T>>;
 
@@ -22,6 +23,7 @@ where
 fn count(k: Option<&Bound<'_, PyAny>>, fraction: Option<f64>) -> PyResult<Count> {
     match (k, fraction) {
         (Some(k), None) if k.is_instance_of::<PyFloat>() => {
+            let k = text_of(k);
             let message = format!("k must be an int, found {k}; fraction={k} sends a share of the coordinates");
             Err(PyTypeError::new_err(message))
         }
@@ -194,7 +196,7 @@ impl Compose {
         if first.quantiser() == Quantiser::None && second.sparsifier() == Sparsifier::All {
             return made(py, Compose, first.sparsifier(), second.quantiser());
         }
-        let found = format!("{} and {}", sparsifier.repr()?, quantiser.repr()?);
+        let found = format!("{} and {}", repr_of(&sparsifier)?, repr_of(&quantiser)?);
         Err(PyValueError::new_err(format!("Compose takes a sparsifier followed by a quantiser, found {found}")))
     }
 }

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::convert::errors::{IntoPython, if_any};
+use crate::convert::signals::repr_of;
 
 /// An integer argument. Anything but an integer is a TypeError before the call starts, which names the argument; a number out of
 /// range is kept, to be refused by name.
@@ -20,7 +21,7 @@ impl<'py> FromPyObject<'_, 'py> for Count {
         match object.extract::<usize>() {
             Ok(n) => Ok(Count(Ok(n))),
             Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => {
-                Ok(Count(Err(object.str()?.to_string())))
+                Ok(Count(Err(object.str()?.to_string_lossy().into_owned())))
             }
             Err(error) => Err(error),
         }
@@ -113,7 +114,7 @@ impl<'py> FromPyObject<'_, 'py> for DtypeName {
             Some(name) => Some(name),
             None => named("__name__")?,
         };
-        let (own, found) = (own.filter(known), object.repr()?);
+        let (own, found) = (own.filter(known), repr_of(&object)?);
         let such = own.unwrap_or_else(|| "float32".to_string());
         Err(PyTypeError::new_err(format!("a dtype must be a string, such as \"{such}\", found {found}")))
     }

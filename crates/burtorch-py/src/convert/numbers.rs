@@ -211,7 +211,7 @@ pub fn wide_number(object: &Bound<'_, PyAny>) -> PyResult<Option<f128>> {
         return Ok(None);
     }
     // Python limits the digits of an int in a conversion to text; hexadecimal has no limit, but such ints are rare.
-    let text = object.str()?.to_string();
+    let text = object.str()?.to_string_lossy().into_owned();
     let text = if object.is_instance_of::<pyo3::types::PyBool>() {
         if object.is_truthy()? { "1".into() } else { "0".into() }
     } else {
@@ -265,7 +265,10 @@ pub fn expect_one(object: &Bound<'_, PyAny>, elem: DType) -> PyResult<AnyNumber>
 /// The error for an object that is not a number.
 pub fn not_a_number(object: &Bound<'_, PyAny>, type_name: &str) -> PyErr {
     match object.get_type().name() {
-        Ok(found) => PyTypeError::new_err(format!("expected a number for a {type_name} node, found {found}")),
+        Ok(found) => {
+            let found = found.to_string_lossy();
+            PyTypeError::new_err(format!("expected a number for a {type_name} node, found {found}"))
+        }
         Err(error) => error,
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Promises: ranges ascend and do not touch. Does not know the numbers.
 
+use crate::convert::signals::repr_of;
 use std::ops::Range;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
@@ -41,7 +42,7 @@ pub fn range_in(n: usize, what: &Bound<'_, PyAny>) -> PyResult<Option<Range<u32>
     let part = |name: &str| range.getattr(name)?.extract::<i64>();
     let (start, stop, step) = (part("start")?, part("stop")?, part("step")?);
     if step != 1 || start < 0 || stop < start || stop > n as i64 {
-        let found = range.repr()?;
+        let found = repr_of(range)?;
         return Err(PyValueError::new_err(format!(
             "a range in wanted must be range(start, stop) with 0 <= start <= stop <= {n}, found {found}"
         )));

@@ -8,7 +8,7 @@ use burtorch_core::interrupt;
 use burtorch_core::sync::Stop;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use pyo3::types::PyIterator;
+use pyo3::types::{PyIterator, PyString};
 
 use crate::convert::entry::{check_signals, left, raise_later};
 use crate::convert::errors::is_final;
@@ -113,6 +113,22 @@ pub fn quietly<T>(py: Python<'_>, call: impl FnOnce() -> PyResult<T>) -> Option<
             }
         })
         .ok()
+}
+
+/// The text of an object, for callers that return no error; "?" if it raised. Formatting an object itself hides what `__str__` or
+/// the handler of a signal raises, and so an interrupt.
+pub fn text_of(object: &Bound<'_, PyAny>) -> String {
+    match object.cast::<PyString>() {
+        Ok(text) => text.to_string_lossy().into_owned(),
+        Err(_) => {
+            quietly(object.py(), || Ok(object.str()?.to_string_lossy().into_owned())).unwrap_or_else(|| "?".into())
+        }
+    }
+}
+
+/// The representation of an object.
+pub fn repr_of(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    Ok(object.repr()?.to_string_lossy().into_owned())
 }
 
 /// Objects between two checks while Python objects are read: a fraction of a millisecond.

@@ -29,6 +29,7 @@ use burtorch_core::{Float, Graph, Parameters, Range, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::convert::buffer::type_name;
 use crate::convert::errors::IntoPython;
 use crate::graph::parameters::{attach, with_values};
 use crate::graph::{PyGraph, current_graph, interruptible};
@@ -85,10 +86,7 @@ pub fn model_of(object: &Bound<'_, PyAny>) -> PyResult<(AnyModel, Py<PyParameter
         let model = Mlp::of_layers(vec![layer.model]).or_raise(py)?;
         return Ok((AnyModel::Dense(model), layer.params.clone_ref(py)));
     }
-    Err(PyTypeError::new_err(format!(
-        "expected a CharMLP, a GPT, an MLP or a Linear, found {}",
-        object.get_type().name()?
-    )))
+    Err(PyTypeError::new_err(format!("expected a CharMLP, a GPT, an MLP or a Linear, found {}", type_name(object))))
 }
 
 /// The values of the nodes that `build` appends to a temporary graph.

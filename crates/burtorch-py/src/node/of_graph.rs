@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use super::parameter::{PyParameter, value_of};
 use super::value;
 use super::vector::wrap;
+use crate::convert::buffer::type_name;
 use crate::convert::critical_section::locked;
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::numbers::number_of;
@@ -58,7 +59,7 @@ fn node_as(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>,
     // SAFETY: living objects under the GIL.
     unsafe {
         if !value::is_value(value.as_ptr()) {
-            return Err(PyTypeError::new_err(format!("expected a Value, found {}", value.get_type().name()?)));
+            return Err(PyTypeError::new_err(format!("expected a Value, found {}", type_name(value))));
         }
         let object = value.as_ptr().cast::<value::ValueObject>();
         if !value::graph_of(py, object).is(graph) {

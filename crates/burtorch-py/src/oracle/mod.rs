@@ -22,12 +22,12 @@ use pyo3::types::PyDict;
 
 use crate::compress::{PyCompressor, PyDraw};
 use crate::convert::arguments::Count;
-use crate::convert::buffer::type_name;
-use crate::convert::buffer::{CallerMemory, read_numbers};
+use crate::convert::buffer::{CallerMemory, read_numbers, type_name};
 use crate::convert::errors::if_any;
 use crate::convert::exclusive::Guarded;
 use crate::convert::gc::collected;
 use crate::convert::numbers::{as_numpy, has_dtype};
+use crate::convert::signals::repr_of;
 use crate::convert::stop::{PyStop, stopped, until, watched, within};
 use crate::nn::model_of;
 use crate::params::{PyParameters, PySubset, params_of};
@@ -612,7 +612,7 @@ fn loss_named(name: &str) -> PyResult<Loss> {
 /// The name of the model: the representation of a built-in model, the name or type of a callable.
 fn name_of(model: &Bound<'_, PyAny>) -> PyResult<String> {
     if model_of(model).is_ok() {
-        return Ok(model.repr()?.to_string());
+        return repr_of(model);
     }
     let name = if_any(model.py(), model.getattr("__qualname__").and_then(|name| name.extract::<String>()))?;
     Ok(name.unwrap_or_else(|| type_name(model)))
@@ -641,7 +641,7 @@ fn lanes_of(lanes: Option<&Bound<'_, PyAny>>) -> PyResult<Lanes> {
     }
     match lanes.extract::<String>().as_deref() {
         Ok("auto") => Ok(Lanes::Auto),
-        _ => Err(PyValueError::new_err(format!("lanes must be \"auto\" or a number, found {}", lanes.repr()?))),
+        _ => Err(PyValueError::new_err(format!("lanes must be \"auto\" or a number, found {}", repr_of(lanes)?))),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::convert::arrays::{Array, Kind};
 use crate::convert::buffer::CallerMemory;
 use crate::convert::errors::{derived, if_any};
 use crate::convert::gc::{HoldsObjects, Visitor};
-use crate::convert::signals::quietly;
+use crate::convert::signals::{quietly, text_of};
 use crate::params::PyParameters;
 use crate::trace::array_calls::Running;
 use crate::trace::array_path::ArrayPath;
@@ -105,8 +105,7 @@ impl Traced {
 
     /// The error of a call that failed both ways: that of the program, if it is about the shape of the loss.
     pub fn clearer(&self, py: Python<'_>, error: PyErr) -> PyErr {
-        let is_of_shape =
-            |error: &&PyErr| error.value(py).to_string().contains("needs a function that returns one float");
+        let is_of_shape = |error: &&PyErr| text_of(error.value(py)).contains("needs a function that returns one float");
         self.failed.as_ref().filter(is_of_shape).map_or(error, |failed| failed.clone_ref(py))
     }
 

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyRange, PyRangeMethods, PyTuple, PyType};
 
 use crate::convert::arguments::{Count, DtypeName, sizes};
-use crate::convert::buffer::{CallerMemory, FlatArray, Shared};
+use crate::convert::buffer::{CallerMemory, FlatArray, Shared, type_name};
 use crate::convert::errors::{IntoPython, if_any, instead};
 use crate::convert::exclusive::{Entered, Guarded, Looking};
 use crate::convert::gc::collected;
@@ -200,7 +200,7 @@ impl PyParameters {
         let py = what.py();
         let slice = if let Ok(name) = what.extract::<String>() {
             self.with(py, |params| with_params!(params, p => p.named(&name).map(|tensor| tensor.slice())))
-        } else if let Some((start, stop)) = ends(what) {
+        } else if let Some((start, stop)) = ends(what)? {
             self.with(py, |params| with_params!(params, p => p.slice(start..stop)))
         } else {
             return Ok(None);
@@ -210,12 +210,13 @@ impl PyParameters {
 }
 
 /// The ends of a pair, or of a range without steps.
-fn ends(what: &Bound<'_, PyAny>) -> Option<(usize, usize)> {
+fn ends(what: &Bound<'_, PyAny>) -> PyResult<Option<(usize, usize)>> {
     match what.cast::<PyRange>() {
         Ok(range) if range.step().is_ok_and(|step| step == 1) => {
-            Some((range.start().ok()?.try_into().ok()?, range.stop().ok()?.try_into().ok()?))
+            let ends = range.start().and_then(|start| Ok((start.try_into()?, range.stop()?.try_into()?)));
+            if_any(what.py(), ends)
         }
-        _ => what.extract().ok(),
+        _ => if_any(what.py(), what.extract()),
     }
 }
 
@@ -477,7 +478,7 @@ pub fn params_of(object: &Bound<'_, PyAny>) -> PyResult<Py<PyParameters>> {
         Some(Ok(params)) => Ok(params.clone().unbind()),
         _ => Err(PyTypeError::new_err(format!(
             "expected Parameters, or a model with Parameters, found {}",
-            object.get_type().name()?
+            type_name(object)
         ))),
     }
 }

@@ -23,6 +23,7 @@ use crate::array::arguments::Given;
 use crate::array::trace::{Source, current, wanted_dtype};
 use crate::array::trial;
 use crate::convert::arrays::Kind;
+use crate::convert::buffer::type_name;
 use crate::convert::errors::derived;
 
 /// Whether a call uses arrays whatever its arguments are: the body uses transforms, the call is part of a trace with arrays, or
@@ -69,7 +70,7 @@ fn read<'py>(call: &Call<'py>) -> PyResult<Option<Arguments<'py>>> {
             None => {
                 let at = ends.iter().position(|&end| k < end).unwrap_or(0);
                 let place = items[at].place(py, k - at.checked_sub(1).map_or(0, |before| ends[before]));
-                let found = object.get_type().name()?;
+                let found = type_name(object);
                 let message = format!(
                     "{}{place}: expected a real number, an array, or a list, tuple or dict of them, found {found}; pass \
                      other arguments by keyword",

@@ -19,7 +19,7 @@ use crate::array::guard::truth;
 use crate::convert::arrays::Kind;
 use crate::convert::errors::{IntoPython, derived, to_python};
 use crate::convert::refusals::not_in_a_trace;
-use crate::convert::signals::asked;
+use crate::convert::signals::{asked, text_of};
 use crate::params::{AnyParameters, PyParameter, PyParameters, with_params};
 
 /// The largest nesting of containers in a file.
@@ -47,7 +47,7 @@ fn write_nest(py: Python<'_>, nest: &Nest, numbers: &mut Vec<u64>, keys: &mut Ve
         Nest::Leaf => 0,
         Nest::None => 1,
         Nest::Sequence { class: Some(class), .. } => {
-            let name = class.bind(py).str()?;
+            let name = text_of(class.bind(py));
             let message =
                 format!("a file cannot contain classes, such as {name} of a named tuple; use tuples or dicts");
             return Err(PyTypeError::new_err(message));
@@ -56,7 +56,7 @@ fn write_nest(py: Python<'_>, nest: &Nest, numbers: &mut Vec<u64>, keys: &mut Ve
         Nest::Sequence { .. } => 3,
         Nest::Dict { keys: own, .. } => {
             for key in own {
-                let key = key.bind(py).to_string();
+                let key = text_of(key.bind(py));
                 if key.contains('\n') {
                     return Err(PyTypeError::new_err("dict keys with line breaks cannot be saved"));
                 }

@@ -17,6 +17,8 @@ use super::transforms::call_derived;
 use crate::array::append::innermost_of;
 use crate::array::trace::current;
 use crate::convert::arrays::{Array, Kind, filled};
+use crate::convert::buffer::type_name;
+use crate::convert::errors::if_any;
 use crate::convert::numbers::{as_numpy, has_dtype};
 
 /// `f.grad(x, ..., wanted=S)`, or the pair of value and gradient, if arguments are arrays; `ranges` maps the number of
@@ -67,7 +69,7 @@ fn n_numbers(leaf: &Bound<'_, PyAny>, method: &str) -> PyResult<usize> {
     if let Some(array) = Array::of(leaf) {
         return Ok(array.len());
     }
-    if leaf.extract::<f64>().is_ok() {
+    if if_any(leaf.py(), leaf.extract::<f64>())?.is_some() {
         return Ok(1);
     }
     if has_dtype(leaf)?
@@ -75,7 +77,7 @@ fn n_numbers(leaf: &Bound<'_, PyAny>, method: &str) -> PyResult<usize> {
     {
         return Ok(array.len());
     }
-    let found = leaf.get_type().name()?;
+    let found = type_name(leaf);
     Err(PyTypeError::new_err(format!("wanted of {method}() is for numbers and arrays; select {found} by argnums")))
 }
 

@@ -20,7 +20,8 @@ use crate::array::run::{AnyRunner, Number, Read};
 use crate::array::trace::{Active, Ended, Source};
 use crate::array::trial::{constant, ended};
 use crate::convert::arrays::{Array, Kind, write_all};
-use crate::convert::errors::derived;
+use crate::convert::buffer::type_name;
+use crate::convert::errors::{derived, instead, is_final};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::params::{PyParameter, PyParameters};
 
@@ -113,7 +114,7 @@ impl Returned {
             match append_to(active.trace(), std::slice::from_ref(leaf), |_, values| Ok(values.to_vec()))?.as_deref() {
                 Some([array]) => values.push(array.get().value(py)?),
                 _ => {
-                    let (place, found) = (nest.place(py, k), leaf.get_type().name()?);
+                    let (place, found) = (nest.place(py, k), type_name(leaf));
                     let message = format!(
                         "{name} returned {found}{}; return Arrays, or lists, tuples and dicts of them",
                         if place.is_empty() { String::new() } else { format!(" at {place}") }
@@ -207,11 +208,14 @@ impl ArrayPath {
             return ran.map(|()| true);
         }
         if let Err(error) = ran {
+            if is_final(py, &error) {
+                return Err(error);
+            }
             // The failure may lie after a guard that disagrees.
             let guards = self.program.selecting(n..n + self.answers.len());
             let mut alone = AnyRunner::new(py, &guards)?;
-            if alone.run(py, given, Read { sets: &self.sets, numbers: &self.numbers }).is_err() {
-                return Err(error);
+            if let Err(of_guards) = alone.run(py, given, Read { sets: &self.sets, numbers: &self.numbers }) {
+                return Err(instead(py, of_guards, error));
             }
             return if self.agrees(py, &alone, 0)? { Err(error) } else { Ok(false) };
         }

@@ -2,6 +2,7 @@
 //!
 //! Promises one axis, or none, for each leaf. Knows no shapes.
 
+use crate::convert::buffer::type_name;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyTuple};
@@ -65,7 +66,7 @@ fn spread(spec: &Bound<'_, PyAny>, nest: &Nest, what: &str, axes: &mut Vec<Optio
             Err(PyValueError::new_err(format!("{what} has {found} entries for a container of {expected}")))
         }
         None => {
-            let found = spec.get_type().name()?;
+            let found = type_name(spec);
             Err(PyTypeError::new_err(format!("{what} must be an axis, None, or containers of them, found {found}")))
         }
     }

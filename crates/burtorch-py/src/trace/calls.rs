@@ -21,7 +21,7 @@ use super::{array_calls, audit, inline, keywords, primitive, states};
 use crate::array::array::PyArray;
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::refusals::may_need_arrays;
-use crate::convert::signals::{asked, quietly};
+use crate::convert::signals::{asked, quietly, text_of};
 
 /// Moves the variant for these arguments to the front; returns whether there is one.
 fn find_variant(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
@@ -93,7 +93,7 @@ pub fn record_beside(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<Tra
 
 /// Whether a function of NumPy has refused a Value or a Vector, or a Value was asked for an attribute that Arrays have.
 fn is_of_numpy(py: Python<'_>, error: &PyErr) -> bool {
-    let text = error.value(py).to_string();
+    let text = text_of(error.value(py));
     let missing =
         text.strip_prefix("'burtorch.Value' object has no attribute '").map(|name| name.trim_end_matches('\''));
     let has = |name: &str| quietly(py, || py.get_type::<PyArray>().hasattr(name)).unwrap_or(false);

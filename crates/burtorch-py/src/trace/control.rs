@@ -366,9 +366,10 @@ pub fn known_predicate(predicate: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         Ok(known) => Ok(Some(known)),
         Err(_) => match number_of(predicate)? {
             Some(number) => Ok(Some(number != 0.0)),
-            None => {
-                Err(PyTypeError::new_err(format!("cond() needs a predicate that is one bool, found {}", found.name()?)))
-            }
+            None => Err(PyTypeError::new_err(format!(
+                "cond() needs a predicate that is one bool, found {}",
+                found.name()?.to_string_lossy()
+            ))),
         },
     }
 }

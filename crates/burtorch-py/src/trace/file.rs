@@ -20,7 +20,7 @@ use super::{array_calls, forms, states};
 use crate::array::functions::any_array;
 use crate::convert::arrays::Kind;
 use crate::convert::errors::{IntoPython, derived};
-use crate::convert::signals::asked;
+use crate::convert::signals::{asked, text_of};
 use crate::node::parameter::PyParameter;
 
 /// The largest nesting of shapes in a file.
@@ -45,7 +45,7 @@ fn write_tree(py: Python<'_>, tree: &Tree, numbers: &mut Vec<u32>, keys: &mut Ve
         }
         Tree::Dict { keys: own, items } => {
             numbers.extend([3, 0, items.len() as u32]);
-            keys.extend(own.iter().map(|key| key.bind(py).to_string()));
+            keys.extend(own.iter().map(|key| text_of(key.bind(py))));
             items.iter().for_each(|item| write_tree(py, item, numbers, keys));
         }
     }

@@ -56,7 +56,7 @@ fn callable(f: &Bound<'_, PyAny>, name: &str) -> PyResult<()> {
     if f.is_callable() {
         return Ok(());
     }
-    Err(PyTypeError::new_err(format!("{name}() takes a function, found {}", f.get_type().name()?)))
+    Err(PyTypeError::new_err(format!("{name}() takes a function, found {}", type_name(f))))
 }
 
 /// A number of steps, or of steps between checkpoints.
@@ -177,8 +177,7 @@ fn fori_loop<'py>(
     let bound = |x: &Bound<'py, PyAny>| match if_any(x.py(), x.extract::<i64>())? {
         Some(k) => Ok(k),
         None => {
-            let found =
-                if x.is_instance_of::<PyInt>() { "a larger one".into() } else { x.get_type().name()?.to_string() };
+            let found = if x.is_instance_of::<PyInt>() { "a larger one".into() } else { type_name(x) };
             let message = format!("the bounds of fori_loop() must be 64-bit integers, found {found}");
             Err(PyTypeError::new_err(message))
         }

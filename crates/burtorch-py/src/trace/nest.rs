@@ -8,9 +8,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::probes::in_dict;
+use crate::convert::buffer::type_name;
 use crate::convert::errors::derived;
 use crate::convert::gc::{HoldsObjects, Visitor};
-use crate::convert::signals::{ask_at, quietly};
+use crate::convert::signals::{ask_at, quietly, repr_of};
 
 /// Deeper nesting is refused.
 const DEEPEST: usize = 16;
@@ -80,7 +81,7 @@ impl Nest {
         if let Ok(dict) = object.cast_exact::<PyDict>() {
             // Keys are compared at every call, and a comparison must run no user code.
             if let Some(key) = dict.keys().iter().find(|key| !key.is_exact_instance_of::<PyString>()) {
-                let found = key.get_type().name()?;
+                let found = type_name(&key);
                 let message = format!("expected a dict whose keys are strings, found a key of type {found}");
                 return Err(derived(py, "TraceError", message));
             }
@@ -187,9 +188,7 @@ impl Nest {
         for (at, item) in self.items().iter().enumerate() {
             if k < item.len() {
                 let step = match self {
-                    Nest::Dict { keys, .. } => {
-                        quietly(py, || Ok(keys[at].bind(py).repr()?.to_string())).unwrap_or_else(|| "?".into())
-                    }
+                    Nest::Dict { keys, .. } => quietly(py, || repr_of(keys[at].bind(py))).unwrap_or_else(|| "?".into()),
                     _ => at.to_string(),
                 };
                 return format!("[{step}]{}", item.place(py, k));

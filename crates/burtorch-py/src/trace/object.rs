@@ -19,6 +19,7 @@ use super::states::{InUse, States, state_of};
 use super::{audit, calls, derivatives, file, gradients, long_arrays, map, transforms};
 use crate::convert::entry::{caught, entered, raise_python};
 use crate::convert::refusals::{NeedsArrays, is_tracing, needed_arrays};
+use crate::convert::signals::text_of;
 use crate::node::parameter::PyParameter;
 
 /// A `Function` as the interpreter lays it out.
@@ -292,7 +293,7 @@ pub(super) unsafe extern "C" fn method<const K: usize>(
         let make = || {
             let mut call = Call { positional: (0..n).map(at).collect(), keywords, ..Call::of(function.clone()) };
             if let Some(names) = &names {
-                call.named = names.iter().enumerate().map(|(k, name)| (name.to_string(), at(n + k))).collect();
+                call.named = names.iter().enumerate().map(|(k, name)| (text_of(&name), at(n + k))).collect();
             }
             call
         };

@@ -17,6 +17,7 @@ use super::transforms::{call_derived, function_for};
 use crate::array::append::innermost_of;
 use crate::array::trace::current;
 use crate::convert::arrays::{Array, Kind, write_all};
+use crate::convert::buffer::type_name;
 use crate::convert::errors::if_any;
 
 /// Arrays for results, in the containers of those results.
@@ -201,7 +202,7 @@ impl<'py> SparseOut<'py> {
     pub fn fill(&self, pattern: &Pattern, n: usize, entries: &[f64]) -> PyResult<Bound<'py, PyAny>> {
         let out = &self.0;
         if !crate::array::arguments::is_sparse(out)? {
-            let found = out.get_type().name()?;
+            let found = type_name(out);
             return Err(PyTypeError::new_err(format!("out must be a sparse matrix in the CSR format, found {found}")));
         }
         let has = |name: &str, expected: &dyn Fn(&Array) -> PyResult<bool>| {

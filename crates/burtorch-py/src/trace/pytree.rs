@@ -16,8 +16,7 @@ use crate::convert::errors::{derived, if_any};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::numbers::{as_numpy, has_dtype, number_of};
 use crate::convert::refusals::error_here;
-use crate::convert::signals::ask_at;
-use crate::convert::signals::quietly;
+use crate::convert::signals::{ask_at, quietly, text_of};
 use crate::graph::PyGraph;
 use crate::node::value::is_value;
 use crate::node::vector::PyVector;
@@ -200,7 +199,7 @@ impl Tree {
             Tree::Sequence { is_tuple: true, items } => format!("({})", all(items)),
             Tree::Sequence { items, .. } => format!("[{}]", all(items)),
             Tree::Dict { keys, items } => {
-                let pairs = keys.iter().zip(items).map(|(k, x)| format!("{}: {}", k.bind(py), x.text(py)));
+                let pairs = keys.iter().zip(items).map(|(k, x)| format!("{}: {}", text_of(k.bind(py)), x.text(py)));
                 format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
             }
         }
@@ -226,7 +225,7 @@ impl Tree {
             tuple.iter().collect()
         } else if let Ok(dict) = object.cast_exact::<PyDict>() {
             if let Some(key) = dict.keys().iter().find(|key| !key.is_exact_instance_of::<PyString>()) {
-                let found = key.get_type().name()?;
+                let found = type_name(&key);
                 return Err(Wrong::here(format!(
                     "expected a dict whose keys are strings, found a key of type {found}"
                 )));
@@ -402,7 +401,7 @@ impl Tree {
         } else if result.is_instance_of::<PyList>() || result.is_instance_of::<PyTuple>() {
             result.try_iter()?.collect::<PyResult<_>>()?
         } else {
-            let found = result.get_type().name()?;
+            let found = type_name(result);
             let message =
                 format!("a traced function must return Values, or lists, tuples and dicts of them, found {found}");
             return Err(error_here(py, &message));
@@ -469,7 +468,7 @@ fn is_bool(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 fn unknown(object: &Bound<'_, PyAny>) -> Wrong {
     let mut found = type_name(object);
     match if_any(object.py(), object.getattr("dtype")) {
-        Ok(Some(dtype)) => found += &format!(" of {dtype}"),
+        Ok(Some(dtype)) => found += &format!(" of {}", text_of(&dtype)),
         Ok(None) => {}
         Err(error) => return Wrong::Failed(error),
     }

@@ -19,8 +19,7 @@ use super::pytree::Tree;
 use super::search::{Search, Unwatched};
 use super::state::{Options, Path};
 use crate::convert::errors::{IntoPython, derived};
-use crate::convert::signals::asked;
-use crate::convert::signals::quietly;
+use crate::convert::signals::{asked, quietly, text_of};
 use crate::graph::cell::AnyGraph;
 use crate::graph::trace::Trace;
 use crate::graph::{self, PyGraph};
@@ -165,7 +164,7 @@ fn program_of(
 /// A tracing that is too large fails in the core, and a NumPy function that met a Value does not know of traces;
 /// elsewhere errors are the body's own.
 fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
-    let text = error.value(py).to_string();
+    let text = text_of(error.value(py));
     if error.get_type(py).is(py.get_type::<PyTypeError>()) && text.starts_with("numpy.") {
         // A trace cannot use a number alone.
         let text = text.replace(crate::node::vector::NUMBER_ALONE, "");
@@ -181,7 +180,7 @@ fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     }
     let full = || -> PyResult<bool> {
         let is_full = error.get_type(py).name()? == "GraphFullError";
-        Ok(is_full && error.value(py).to_string().contains("holds at most"))
+        Ok(is_full && text_of(error.value(py)).contains("holds at most"))
     };
     if quietly(py, full).unwrap_or(false) {
         // Without a line no code of the body has run.

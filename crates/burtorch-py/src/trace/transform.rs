@@ -19,6 +19,7 @@ use crate::array::append::{append_call, innermost};
 use crate::array::arguments::Given;
 use crate::array::array::PyArray;
 use crate::array::trace::{Active, ArrayTrace, Source, current};
+use crate::convert::buffer::type_name;
 use crate::convert::errors::{derived, if_any, instead};
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
 use crate::convert::refusals::{needs_arrays, not_in_a_trace};
@@ -135,7 +136,7 @@ impl<'py> Arguments<'py> {
                 Some(given) => types.push(given.type_of()),
                 None if holds_values(leaf)? => return Err(needs_arrays(py, &format!("{name}()"))),
                 None => {
-                    let found = leaf.get_type().name()?;
+                    let found = type_name(leaf);
                     let message =
                         format!("{name}() takes numbers and arrays, or lists, tuples and dicts of them, found {found}");
                     return Err(derived(py, "TraceError", message));

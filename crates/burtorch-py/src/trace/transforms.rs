@@ -36,7 +36,7 @@ pub(super) fn transform(
     has_aux: bool,
 ) -> PyResult<Transform> {
     if !f.is_callable() {
-        let found = f.get_type().name()?;
+        let found = type_name(f);
         return Err(PyTypeError::new_err(format!("{name}() takes a function, found {found}")));
     }
     Ok(Transform::new(name, rule, f.clone().unbind(), argnums, has_aux))

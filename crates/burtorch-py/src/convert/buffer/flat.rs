@@ -18,7 +18,7 @@ use super::view::Exported;
 use super::{dlpack, read_numbers};
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
 use crate::convert::numbers;
-use crate::convert::signals::ask_at;
+use crate::convert::signals::{ask_at, text_of};
 
 /// Flat numbers of one type: shared with their owner, or a copy.
 ///
@@ -352,7 +352,7 @@ impl FlatArray {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         // SAFETY: all indices are below the length.
-        let first = (0..(self.len as usize).min(4)).map(|k| Ok(unsafe { self.read(py, k) }?.to_string()));
+        let first = (0..(self.len as usize).min(4)).map(|k| Ok(text_of(&unsafe { self.read(py, k) }?)));
         let first = first.collect::<PyResult<Vec<_>>>()?.join(", ");
         let dots = if self.len > 4 { ", ..." } else { "" };
         let copy = if self.is_copy() { ", copy" } else { "" };

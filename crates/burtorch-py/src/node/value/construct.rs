@@ -14,8 +14,10 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::free_list;
 use super::object::{Unowned, ValueObject, allocate, cell_of, fill, revive, value_type};
+use crate::convert::buffer::type_name;
 use crate::convert::entry::{attached, caught, entered, raise, raise_python};
 use crate::convert::errors::IntoPython;
+use crate::convert::signals::text_of;
 use crate::graph::cell::AnyGraph;
 use crate::graph::critical_section::locked_graph;
 use crate::graph::{self, PyGraph};
@@ -165,7 +167,7 @@ impl<'py> Arguments<'py> {
                 }
             };
             if place.replace(value).is_some() {
-                return Err(PyTypeError::new_err(format!("Value() got multiple values for {name}")));
+                return Err(PyTypeError::new_err(format!("Value() got multiple values for {}", text_of(&name))));
             }
         }
         let data = data.ok_or_else(|| PyTypeError::new_err("Value() needs a number: Value(3.0)"))?;
@@ -213,7 +215,7 @@ unsafe fn make(
     // SAFETY: a living graph under the GIL; the reference into its cell ends here.
     let scalar_type = unsafe { cell_of(owner).graph.scalar_type() };
     let Some(x) = of_node::read(data, scalar_type)? else {
-        let found = data.get_type().name()?;
+        let found = type_name(data);
         return Err(PyTypeError::new_err(format!("Value() expects a real number, found {found}")));
     };
     // SAFETY: a type of ours, a living graph, the GIL; a label is put on a fresh Value.

@@ -22,7 +22,7 @@ use super::object::{ValueObject, cell_of, is_value};
 use crate::convert::entry::{attached, raise_python};
 use crate::convert::numbers::{self, Number, number};
 use crate::convert::refusals;
-use crate::convert::signals::quietly;
+use crate::convert::signals::{quietly, text_of};
 use crate::node::critical_section::slot;
 use crate::node::numbers as of_node;
 
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn repr(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
             let Some(grad) = grad else {
                 return ptr::null_mut();
             };
-            match std::format!("Value(data={data}, grad={grad})").into_pyobject(py) {
+            match std::format!("Value(data={}, grad={})", text_of(&data), text_of(&grad)).into_pyobject(py) {
                 Ok(text) => text.into_ptr(),
                 Err(_) => ptr::null_mut(),
             }

@@ -18,6 +18,7 @@ use super::step::Step;
 use super::unevaluated::{append_unevaluated, read_keywords};
 use crate::convert::entry::{attached, raise_python};
 use crate::convert::numbers::{Number, number};
+use crate::convert::signals::text_of;
 use crate::node::critical_section::{locked, slot, unchanging};
 use crate::node::vector;
 
@@ -176,7 +177,7 @@ unsafe fn constant_argument(
             (0, 1, Some((name, _))) => {
                 let other = attached(|py| {
                     let keyword = Bound::from_borrowed_ptr(py, ffi::PyTuple_GET_ITEM(keywords, 0));
-                    (!keyword.eq(name).unwrap_or(false)).then(|| keyword.to_string())
+                    (!keyword.eq(name).unwrap_or(false)).then(|| text_of(&keyword))
                 });
                 if let Some(keyword) = other {
                     let message = format!("{}() got an unexpected keyword argument '{keyword}'", op.name());

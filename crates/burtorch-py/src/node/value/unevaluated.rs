@@ -15,6 +15,7 @@ use pyo3::types::{PyBool, PyTuple};
 use super::object::{cell_of, is_value, new_object};
 use crate::convert::entry::{attached, raise_python};
 use crate::convert::errors::IntoPython;
+use crate::convert::signals::text_of;
 use crate::node::vector::{Operand, all_nodes, atomically};
 
 /// The keywords of a call of an op function: `Some(evaluate)`, or `None` with an error set.
@@ -50,7 +51,7 @@ unsafe fn read_some(
         // SAFETY: by the contract of this function.
         let value = unsafe { Bound::from_borrowed_ptr(py, *arguments.add(n + k)) };
         if !name.eq("evaluate").unwrap_or(false) {
-            let message = format!("{}() got an unexpected keyword argument {name}", op.name());
+            let message = format!("{}() got an unexpected keyword argument {}", op.name(), text_of(&name));
             raise_python(PyTypeError::new_err(message));
             return None;
         }

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use super::{PyVector, views};
+use crate::convert::buffer::type_name;
 use crate::convert::errors::{IntoPython, if_any};
 use crate::convert::numbers::{float_buffer, number_of};
 use crate::convert::signals::ask_at;
@@ -93,7 +94,7 @@ impl Operand {
         let is_text = object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>();
         let items = if is_text || depth > DEEPEST { None } else { if_any(object.py(), object.try_iter())? };
         let Some(items) = items else {
-            let found = object.get_type().name()?;
+            let found = type_name(object);
             let hint = if found == "Array" { "; primitives and this function have no rule for Arrays" } else { "" };
             let message = format!("expected Values, Vectors, real numbers or a sequence of them, found {found}{hint}");
             return Err(PyTypeError::new_err(message));

@@ -17,6 +17,7 @@ use crate::convert::entry::attached;
 use crate::convert::errors::{IntoPython, if_any, to_python};
 use crate::convert::numbers::number_of;
 use crate::convert::refusals::{is_tracing, needs_arrays};
+use crate::convert::signals::text_of;
 use crate::graph::interruptible;
 use crate::node::parameter::{PyParameter, value_of};
 use crate::node::value::is_value;
@@ -237,7 +238,7 @@ pub unsafe fn with_axis(
         let mut given = Vec::with_capacity(names.len());
         for (k, name) in names.iter().enumerate() {
             // SAFETY: as above.
-            given.push((name.to_string(), unsafe { Bound::from_borrowed_ptr(py, *arguments.add(n + k)) }));
+            given.push((text_of(&name), unsafe { Bound::from_borrowed_ptr(py, *arguments.add(n + k)) }));
         }
         let of_arrays = given.iter().any(|(name, _)| name == "axis" || name == "keepdims");
         let takes = x.is_instance_of::<PyArray>() || of_arrays && numpy::is_array(&x);

@@ -14,6 +14,7 @@ use super::arguments::{
 use super::plain::{are_plain, or_plain};
 use super::{PyVector, finish, numpy, wrap, wrap_pending};
 use crate::array::functions::{self, any_array, of_op};
+use crate::convert::buffer::type_name;
 use crate::convert::entry::attached;
 use crate::convert::errors::IntoPython;
 use crate::graph::interruptible;
@@ -75,7 +76,7 @@ fn read_many(op: Op, x: &Bound<'_, PyAny>) -> PyResult<Vec<Operand>> {
     let operands = Operand::read_all(x)?;
     // SAFETY: a living object under the GIL.
     if unsafe { crate::node::value::is_value(x.as_ptr()) } || crate::convert::numbers::number_of(x)?.is_some() {
-        let (name, found) = (op.name(), x.get_type().name()?);
+        let (name, found) = (op.name(), type_name(x));
         return Err(PyTypeError::new_err(format!("{name}() expects a Vector or a sequence of Values, found {found}")));
     }
     if n_scalars(&operands) == 0 {

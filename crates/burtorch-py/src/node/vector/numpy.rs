@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyTuple};
 
 use super::{PyVector, Symbol, finish};
+use crate::convert::buffer::type_name;
 use crate::convert::entry::entered;
 use crate::convert::numbers::has_dtype;
 use crate::convert::signals::quietly;
@@ -268,7 +269,7 @@ fn without_numpy_scalar<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny
     if kind(x)? == "O" {
         return x.call_method0("item");
     }
-    let found = x.get_type().name()?;
+    let found = type_name(x);
     Err(PyTypeError::new_err(format!("expected a real number beside a Value or Vector, found {found}")))
 }
 

@@ -10,6 +10,7 @@ use super::{Numbers, PyVector, wrap};
 use crate::array::trace::refuse_writing;
 use crate::convert::errors::instead;
 use crate::convert::numbers;
+use crate::convert::signals::text_of;
 use crate::graph::PyGraph;
 
 #[pymethods]
@@ -41,7 +42,7 @@ impl PyVector {
             Numbers::Floats(all) => (all.iter().take(8).map(|x| format!("{x:?}").to_lowercase()).collect(), all.len()),
             Numbers::Special(all) => {
                 let n = all.len();
-                let shown = all.into_iter().take(8).map(|number| Ok(numbers::into_python(py, number)?.to_string()));
+                let shown = all.into_iter().take(8).map(|number| Ok(text_of(&numbers::into_python(py, number)?)));
                 (shown.collect::<PyResult<_>>()?, n)
             }
         };
