@@ -151,7 +151,6 @@ def test_resume_names_the_options_that_it_ignores(command):
         "--hidden": (5, 4),
         "--seed": (3, 0),
         "--lr": (0.5, 0.1),
-        "--steps": (10, 20),
         "--batch": (2, 4),
         "--optimizer": ("adamw", "sgd"),
         "--lanes": (1, "auto"),

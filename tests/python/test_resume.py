@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
@@ -50,6 +51,53 @@ def test_a_killed_training_goes_on_bit_for_bit(tmp_path, command, model):
     assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
     name = "model.safetensors"
     assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_finished_training_is_extended(tmp_path, command):
+    (tmp_path / "words.txt").write_text("anna\nhanna\notto\n" * 9, encoding="utf-8")
+    options = ("--data", "words.txt", "--final-lr-fraction", "1", *TRAINING)
+    for name, steps in (("whole", 40), ("extended", 15)):
+        done = command("train", "--out", name, "--steps", steps, *options)
+        assert done.returncode == 0, done.stderr
+    done = command("train", "--resume", "extended", "--steps", 40, "--json", "--quiet")
+    assert (done.returncode, "ignored" in done.stderr) == (0, False)
+    assert json.loads(done.stdout)["options"]["steps"] == json.loads(done.stdout)["steps_taken"] == 40
+    assert losses(tmp_path / "extended") == losses(tmp_path / "whole")
+    done = command("train", "--resume", "extended", "--steps", 39)
+    assert (done.returncode, "40 steps are taken" in done.stderr) == (2, True)
+
+
+def test_an_extended_training_has_the_rates_of_all_its_steps(tmp_path):
+    from burtorch.cli import trainer
+
+    class Data:
+        def batch(self, n):
+            return [], []
+
+        def save_state(self):
+            return None
+
+    class Optimiser:
+        def __init__(self):
+            self.lr, self.rates = 0.5, []
+
+        def step(self):
+            self.rates.append(self.lr)
+
+    course, optimiser = trainer.Course(), Optimiser()
+    for steps in (10, 20):
+        trainer.train(
+            lambda x, y, stop: (1.0, None),
+            optimiser,
+            Data(),
+            batch=1,
+            steps=steps,
+            lr=0.5,
+            final_lr_fraction=0.1,
+            watch=lambda course: None,
+            course=course,
+        )
+    assert optimiser.rates == [0.5] * 7 + [0.05] * 3 + [0.5] * 4 + [0.05] * 6
 
 
 def test_resuming_nothing_or_something_else_is_refused(tmp_path, command):

@@ -58,12 +58,14 @@ class Checkpoint:
             raise InputError(f"{self.path}: another version of burtorch wrote it")
 
     def restore_options(self, args: argparse.Namespace) -> list[str]:
-        """Restores the options of the interrupted training; returns given options that differ."""
+        """Restores the options of the training except a given number of steps; returns given options that differ."""
         ignored = []
         for name, value in self.options.items():
             if not hasattr(args, name):
                 raise InputError(f"{self.path}: option {name!r} is unknown to this version of burtorch")
             given = getattr(args, name)
+            if name == "steps" and given is not None:
+                continue
             if name == "data" and given is not None:
                 given = os.path.abspath(given)
             if given is not None and given != value:

@@ -64,8 +64,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--resume",
         metavar="DIR",
-        help="continue the training with this --out, bit for bit; its options are used, others are reported and "
-        "ignored",
+        help="continue the training with this --out, bit for bit, or up to another number of --steps; its other "
+        "options are used, and different ones reported and ignored",
     )
     parser.add_argument(
         "--seconds",
@@ -145,11 +145,15 @@ def run(args: argparse.Namespace) -> int:
     course = Course()
     if kept is not None:
         kept.restore(training, course)
+        if course.n_steps > args.steps:
+            raise InputError(
+                f"{args.resume}: {course.n_steps} steps are taken, which is more than --steps {args.steps}"
+            )
     results.require_writable(args.out)
     if not args.json:
         print(training.headline(), flush=True)
         if course.n_steps:
-            print(f"continuing after step {course.n_steps}", flush=True)
+            print(f"continuing after step {course.n_steps} of {args.steps}", flush=True)
     progress = Progress(args.steps, shown=not args.quiet)
 
     last_kept = monotonic()
@@ -167,6 +171,7 @@ def run(args: argparse.Namespace) -> int:
         training.data,
         batch=args.batch,
         steps=args.steps,
+        lr=args.lr,
         final_lr_fraction=args.final_lr_fraction,
         seconds=args.seconds,
         watch=watch,

@@ -94,14 +94,15 @@ def train(
     *,
     batch: int,
     steps: int,
+    lr: float,
     final_lr_fraction: float,
     seconds: float | None = None,
     watch: Callable[[Course], None],
     course: Course | None = None,
     stop: Stop | None = None,
 ) -> Course:
-    """Continues ``course`` up to ``steps`` steps, the last 30 % at the final rate; calls ``watch`` after each.
-    The step in which ``seconds`` have passed is the last one; one in which the token is set is not taken."""
+    """Continues ``course`` up to ``steps`` steps, the last 30 % at ``lr * final_lr_fraction``; calls ``watch`` after
+    each. The step in which ``seconds`` have passed is the last one; one in which the token is set is not taken."""
     course = course or Course()
     stop = Stop() if stop is None else stop
     losses, times = course.losses.append, course.seconds.append
@@ -125,8 +126,7 @@ def train(
                 losses(loss)
                 if course.diverged:
                     break
-                if step == final_from:
-                    optimizer.lr *= final_lr_fraction
+                optimizer.lr = lr * final_lr_fraction if step >= final_from else lr
                 optimizer.step()
                 times(perf_counter() - start)
                 course.between_steps = True
