@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 
+import numpy as np
 import pytest
 
 import burtorch as bt
@@ -299,3 +300,13 @@ def test_a_model_that_reads_no_parameters_has_no_gradient(params):
     oracle = bt.Oracle(lambda x, y: x * y, params=params)
     assert oracle([2.0], [3.0])[0] == 6.0
     assert list(params.grads) == [0.0] * 3
+
+
+def test_the_error_of_values_has_that_of_arrays_as_its_cause(params):
+    x, y = np.ones((3, 2)), np.ones(3)
+    with pytest.raises(AttributeError, match="Vector' object has no attribute 'undefined'") as caught:
+        bt.Oracle(lambda x, y: (x * 2).undefined, params=params)(x, y)
+    assert "Array" in str(caught.value.__cause__)
+    with pytest.raises(NameError) as caught:
+        bt.Oracle(lambda x, y: (x @ x - y) ** 2 + unknown, params=params)(x, y)  # noqa: F821
+    assert caught.value.__cause__ is None

@@ -193,9 +193,9 @@ impl Compressor {
             }
             Sparsifier::PermK => (n_clients as f64 - 1.0, d.div_ceil(n_clients.max(1))),
             Sparsifier::Bernoulli(p) => (1.0 / p - 1.0, d),
-            Sparsifier::TopK(_) | Sparsifier::TopLeK(_) => return Err(has_none("omega", "unbiased", "alpha")),
+            Sparsifier::TopK(_) | Sparsifier::TopLeK(_) => return Err(not_unbiased()),
         };
-        let rounded = self.quantiser.omega(n_sent).ok_or_else(|| has_none("omega", "unbiased", "alpha"))?;
+        let rounded = self.quantiser.omega(n_sent).ok_or_else(not_unbiased)?;
         // The variance of both, plus the variance that the quantiser adds to the sparsifier's.
         Ok(selected + rounded + selected * rounded)
     }
@@ -217,7 +217,7 @@ impl Compressor {
             (Some((alpha, k)), quantiser) => quantiser.omega(k).map_or(0.0, |omega| alpha * (1.0 - omega)),
             (None, _) => 1.0 - self.omega(d, n_clients)?,
         };
-        if alpha > 0.0 { Ok(alpha) } else { Err(has_none("alpha", "contractive", "omega")) }
+        if alpha > 0.0 { Ok(alpha) } else { Err(not_contractive()) }
     }
 
     /// The share of numbers that is sent in expectation, for vectors of `d` numbers among `n_clients`; of
@@ -254,10 +254,18 @@ fn check(d: usize, client: Client) -> Result<()> {
     Ok(())
 }
 
-fn has_none(constant: &'static str, kind: &str, other: &str) -> Error {
+fn not_unbiased() -> Error {
+    wrong_kind("unbiased (have omega)", "RandK", "contractive")
+}
+
+fn not_contractive() -> Error {
+    wrong_kind("contractive (have alpha)", "TopK", "unbiased")
+}
+
+fn wrong_kind(kind: &str, example: &str, found: &str) -> Error {
     Error::BadArgument {
-        what: if constant == "omega" { "a compressor with omega" } else { "a compressor with alpha" },
-        expected: format!("{kind} for vectors of this length"),
-        found: format!("one that has only {other}; use one that is {kind}"),
+        what: "the compressor",
+        expected: format!("{kind} for vectors of this length, such as {example}"),
+        found: format!("one that is only {found}"),
     }
 }

@@ -11,9 +11,10 @@ mod kernel_parameters;
 mod parts;
 mod samples;
 mod stream;
+mod subsets;
 mod traced;
 
-use burtorch_core::oracle::{Cost, OracleMemory};
+use burtorch_core::oracle::OracleMemory;
 use burtorch_core::sync::Stop;
 use burtorch_core::{DType, Lanes, Total};
 use pyo3::exceptions::PyValueError;
@@ -30,7 +31,7 @@ use crate::convert::numbers::{as_numpy, has_dtype};
 use crate::convert::signals::repr_of;
 use crate::convert::stop::{PyStop, stopped, until, watched, within};
 use crate::nn::model_of;
-use crate::params::{PyParameters, PySubset, params_of};
+use crate::params::{PyParameters, params_of};
 use builtin::BuiltinEngine;
 use call::{Asked, OnStop};
 use callable::CallableEngine;
@@ -262,201 +263,6 @@ impl PyOracle {
         }
     }
 
-    /// The loss of a batch, with its gradient emitted in parts: `emit(range, gradient)` is called as soon as the gradient of a
-    /// tensor is final, with its range of parameters and a memoryview.
-    ///
-    /// Args:
-    ///     contexts, targets, at, out: as in a call. None for targets if the model takes none.
-    ///     emit: called once for each part. An exception ends the pass and is raised; the gradient is 0 then.
-    ///     keep: whether the gradient stays in `params.grads`, or in `out`. Otherwise parts are copies, `params.grads` does not
-    ///         change, and a batch that is computed in one block (one sample of a GPT, up to 64 of other models) with nothing
-    ///         frozen needs memory only for the parts in flight, not for a gradient.
-    ///     on_thread: whether `emit` runs on another thread, so that sending overlaps with computing. The call returns when it
-    ///         is done.
-    ///     stop, deadline: a token and seconds that end the pass with a StoppedError; the gradient is 0 then.
-    ///
-    /// The last layers come first, in the same order for every batch; each parameter comes once, with the bits of the whole
-    /// gradient; unused parameters come last. The parts of a batch of several blocks come during the backward pass of its last
-    /// block. A traced callable passes parts on while its program runs, if the gradient is a plain sum
-    /// over samples; otherwise the gradient is computed as a whole, then its tensors follow, the newest first, with
-    /// consecutive single numbers in one range. The oracle and its parameters cannot be used within `emit`
-    /// (BusyError).
-    ///
-    /// Example:
-    ///     >>> import burtorch as bt
-    ///     >>> params = bt.Parameters(dtype="float64")
-    ///     >>> oracle = bt.Oracle(bt.nn.MLP(params, [2, 3, 1]))
-    ///     >>> x, y = [[1.0, 2.0]], [[0.5]]
-    ///     >>> parts = {}
-    ///     >>> loss = oracle.stream(x, y, parts.__setitem__)
-    ///     >>> list(parts), loss == oracle.loss(x, y)
-    ///     ([range(12, 13), range(9, 12), range(6, 9), range(0, 6)], True)
-    ///     >>> list(parts[range(9, 12)]) == list(oracle.grad(x, y)[9:12])
-    ///     True
-    #[pyo3(signature = (contexts, targets, emit, at=None, out=None, *, keep=true, on_thread=false, stop=None, deadline=None))]
-    #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
-    fn stream<'py>(
-        &self,
-        py: Python<'py>,
-        contexts: &Bound<'py, PyAny>,
-        targets: &Bound<'py, PyAny>,
-        emit: &Bound<'py, PyAny>,
-        at: Option<&Bound<'py, PyAny>>,
-        out: Option<&Bound<'py, PyAny>>,
-        keep: bool,
-        on_thread: bool,
-        stop: Option<&Bound<'py, PyStop>>,
-        deadline: Option<f64>,
-    ) -> PyResult<f64> {
-        if out.is_some() && !keep {
-            return Err(PyValueError::new_err("out needs keep=True; otherwise the gradient is not stored"));
-        }
-        let asked = Asked { batch: (contexts, targets), at, out, wanted: None };
-        within(py, watched(stop, deadline)?, || self.streamed(py, asked, emit, (keep, on_thread)))
-    }
-
-    /// Prepare a set of parameters for `wanted=`: `Parameters.subset` of this oracle's parameters.
-    ///
-    /// Example:
-    ///     >>> import burtorch as bt
-    ///     >>> params = bt.Parameters(dtype="float64")
-    ///     >>> model = bt.nn.Linear(params, 2, 1)
-    ///     >>> params.values[:] = [1.0, 2.0, 0.0]
-    ///     >>> oracle = bt.Oracle(model)
-    ///     >>> s = oracle.subset(range(1, 3))
-    ///     >>> loss, some = oracle([[1.0, 1.0]], [[1.0]], wanted=s)
-    ///     >>> loss, list(some), list(oracle.grad([[1.0, 1.0]], [[1.0]]))
-    ///     (4.0, [4.0, 4.0], [4.0, 4.0, 4.0])
-    fn subset<'py>(&self, py: Python<'py>, wanted: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PySubset>> {
-        PySubset::of(self.params.bind(py), wanted)
-    }
-
-    /// Predict the seconds for a gradient of a set, as a dict: "seconds", their parts "loss", "sweep" (adjoints down to the lowest
-    /// tensor of the set), "numbers" and "ranges" (the overhead of each range), and "bound", the name of the largest part.
-    ///
-    /// Args:
-    ///     wanted: a set of `subset`, or an argument of it.
-    ///     contexts, targets: a batch as in a call; by default the last one.
-    ///
-    /// The first call for a shape of batches measures the tensors of the model, for some 0.3 seconds; later calls compute no
-    /// gradient. The prediction is for `grad(..., wanted=set, out=memory)` with memory for the numbers of the set, under the load
-    /// of the machine during the measurement. For built-in models only.
-    ///
-    /// Example:
-    ///     >>> import burtorch as bt
-    ///     >>> params = bt.Parameters(dtype="float64")
-    ///     >>> oracle = bt.Oracle(bt.nn.MLP(params, [2, 64, 64, 1]))
-    ///     >>> cost = oracle.cost(range(4416, 4417), [[1.0, 1.0]], [[1.0]])
-    ///     >>> cost["seconds"] < 0.01, cost["bound"] in cost
-    ///     (True, True)
-    #[pyo3(signature = (wanted, contexts=None, targets=None))]
-    fn cost<'py>(
-        &self,
-        py: Python<'py>,
-        wanted: &Bound<'py, PyAny>,
-        contexts: Option<&Bound<'py, PyAny>>,
-        targets: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let subset = PySubset::of(self.params.bind(py), wanted)?;
-        let mut cost = Cost::default();
-        let want = Want::Cost(subset.get().set(), &mut cost);
-        match contexts {
-            Some(contexts) => self.run(py, contexts, &or_none(py, targets), want)?,
-            None if targets.is_some() => return Err(PyValueError::new_err("targets are for contexts")),
-            None => self.engine.with(py, |engine| engine.run(py, want))??,
-        };
-        let table = PyDict::new(py);
-        table.set_item("seconds", cost.seconds())?;
-        table.set_item("bound", cost.bound())?;
-        cost.parts().iter().try_for_each(|(name, seconds)| table.set_item(name, seconds))?;
-        Ok(table)
-    }
-
-    /// Calls `visit(k, loss, grad)` for each sample: its number, its loss, and its own gradient.
-    ///
-    /// The gradient is a FlatArray over `params.grads`, overwritten for the next sample; an exception ends the pass. Costs
-    /// one forward and one backward pass per sample, and the memory of one gradient. The oracle cannot be used within `visit`
-    /// (BusyError). `stop=` and `deadline=` end it with a StoppedError; visited samples were complete.
-    ///
-    /// Example:
-    ///     >>> import burtorch as bt
-    ///     >>> params = bt.Parameters(dtype="float64")
-    ///     >>> oracle = bt.Oracle(bt.nn.Linear(params, 1, 1, bias=False))
-    ///     >>> params.values[:] = [1.0]
-    ///     >>> oracle.per_sample([[1.0], [2.0]], [[0.0], [0.0]], lambda k, loss, grad: print(k, loss, list(grad)))
-    ///     0 1.0 [2.0]
-    ///     1 4.0 [8.0]
-    #[pyo3(signature = (contexts, targets, visit, *, stop=None, deadline=None))]
-    fn per_sample(
-        &self,
-        py: Python<'_>,
-        contexts: &Bound<'_, PyAny>,
-        targets: &Bound<'_, PyAny>,
-        visit: &Bound<'_, PyAny>,
-        stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
-    ) -> PyResult<()> {
-        until(py, watched(stop, deadline)?, || self.visited(py, contexts, targets, visit))
-    }
-
-    /// The gradient of each sample, as the rows of a memoryview of shape (b, n) in the parameters' dtype.
-    ///
-    /// `numpy.asarray` of it copies nothing. Needs b times the memory of a gradient; `per_sample` needs one.
-    ///
-    /// With `compress=c` a list of b Messages: `c.compress` of each gradient, sample k with the draw of client `draw.client + k`
-    /// (given numbers are the same for all). With TopK, with nothing frozen and a built-in model or a callable that reads no other
-    /// Parameters, only the parts in flight and b messages are in memory; otherwise the messages and one gradient. `params.grads`
-    /// does not change. PermK is refused: clients share its draw. `stop=` and `deadline=` end it with a StoppedError.
-    ///
-    /// Example:
-    ///     >>> import burtorch as bt
-    ///     >>> params = bt.Parameters(dtype="float64")
-    ///     >>> oracle = bt.Oracle(bt.nn.Linear(params, 2, 1, bias=False))
-    ///     >>> params.values[:] = [1.0, 0.0]
-    ///     >>> x, y = [[1.0, 2.0], [3.0, 1.0]], [[0.0], [0.0]]
-    ///     >>> [list(row) for row in oracle.per_sample_grads(x, y).tolist()]
-    ///     [[2.0, 4.0], [18.0, 6.0]]
-    ///     >>> [m.indices.tolist() for m in oracle.per_sample_grads(x, y, compress=bt.compress.TopK(1))]
-    ///     [[1], [0]]
-    #[pyo3(signature = (contexts, targets=None, *, compress=None, draw=None, stop=None, deadline=None))]
-    #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
-    fn per_sample_grads<'py>(
-        &self,
-        py: Python<'py>,
-        contexts: &Bound<'py, PyAny>,
-        targets: Option<&Bound<'py, PyAny>>,
-        compress: Option<&Bound<'py, PyCompressor>>,
-        draw: Option<&Bound<'py, PyDraw>>,
-        stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let targets = &or_none(py, targets);
-        let Some(compressor) = compress else {
-            if draw.is_some() {
-                return Err(PyValueError::new_err("draw is for compress=, a compressor"));
-            }
-            return until(py, watched(stop, deadline)?, || self.rows_of_samples(py, contexts, targets));
-        };
-        until(py, watched(stop, deadline)?, || self.compressed_samples(py, contexts, targets, (compressor.get(), draw)))
-    }
-
-    /// The Euclidean norm of each sample's gradient, without storing more than one of them. `stop=` and `deadline=` end it with a
-    /// StoppedError.
-    #[pyo3(signature = (contexts, targets=None, *, stop=None, deadline=None))]
-    fn per_sample_grad_norms(
-        &self,
-        py: Python<'_>,
-        contexts: &Bound<'_, PyAny>,
-        targets: Option<&Bound<'_, PyAny>>,
-        stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
-    ) -> PyResult<Vec<f64>> {
-        let mut norms = Vec::new();
-        let want = Want::Norms(&mut norms);
-        until(py, watched(stop, deadline)?, || self.run(py, contexts, &or_none(py, targets), want))?;
-        Ok(norms)
-    }
-
     /// The number of samples computed at once: "auto" or a number.
     #[getter]
     fn lanes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -478,22 +284,6 @@ impl PyOracle {
         deadline: Option<f64>,
     ) -> PyResult<f64> {
         until(py, watched(stop, deadline)?, || self.run(py, contexts, &or_none(py, targets), Want::Loss))
-    }
-
-    /// The loss of each sample of a batch. Gradients do not change. `stop=` and `deadline=` end it with a StoppedError.
-    #[pyo3(signature = (contexts, targets=None, *, stop=None, deadline=None))]
-    fn losses(
-        &self,
-        py: Python<'_>,
-        contexts: &Bound<'_, PyAny>,
-        targets: Option<&Bound<'_, PyAny>>,
-        stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
-    ) -> PyResult<Vec<f64>> {
-        let mut losses = Vec::new();
-        let want = Want::Losses(&mut losses);
-        until(py, watched(stop, deadline)?, || self.run(py, contexts, &or_none(py, targets), want))?;
-        Ok(losses)
     }
 
     /// One step of plain gradient descent on a batch, `values -= lr * gradient`; returns the loss before it.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyRange, PySlice};
 
@@ -15,6 +15,7 @@ use super::PyOracle;
 use super::call::Asked;
 use super::engine::{Want, WantStream};
 use crate::convert::buffer::{FlatArray, type_name};
+use crate::convert::stop::{PyStop, watched, within};
 use crate::convert::threads::detached;
 
 /// Parts that wait for another thread: copies take memory, ranges of the gradient hardly any.
@@ -47,6 +48,62 @@ impl Receiving {
         let raised = parts.iter().find_map(|part| Python::attach(|py| self.take(py, part)).err());
         Python::attach(|_| drop(self));
         raised
+    }
+}
+
+#[pymethods]
+impl PyOracle {
+    /// The loss of a batch, with its gradient emitted in parts: `emit(range, gradient)` is called as soon as the gradient of a
+    /// tensor is final, with its range of parameters and a memoryview.
+    ///
+    /// Args:
+    ///     contexts, targets, at, out: as in a call. None for targets if the model takes none.
+    ///     emit: called once for each part. An exception ends the pass and is raised; the gradient is 0 then.
+    ///     keep: whether the gradient stays in `params.grads`, or in `out`. Otherwise parts are copies, `params.grads` does not
+    ///         change, and a batch that is computed in one block (one sample of a GPT, up to 64 of other models) with nothing
+    ///         frozen needs memory only for the parts in flight, not for a gradient.
+    ///     on_thread: whether `emit` runs on another thread, so that sending overlaps with computing. The call returns when it
+    ///         is done.
+    ///     stop, deadline: a token and seconds that end the pass with a StoppedError; the gradient is 0 then.
+    ///
+    /// The last layers come first, in the same order for every batch; each parameter comes once, with the bits of the whole
+    /// gradient; unused parameters come last. The parts of a batch of several blocks come during the backward pass of its last
+    /// block. A traced callable passes parts on while its program runs, if the gradient is a plain sum
+    /// over samples; otherwise the gradient is computed as a whole, then its tensors follow, the newest first, with
+    /// consecutive single numbers in one range. The oracle and its parameters cannot be used within `emit`
+    /// (BusyError).
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> params = bt.Parameters(dtype="float64")
+    ///     >>> oracle = bt.Oracle(bt.nn.MLP(params, [2, 3, 1]))
+    ///     >>> x, y = [[1.0, 2.0]], [[0.5]]
+    ///     >>> parts = {}
+    ///     >>> loss = oracle.stream(x, y, parts.__setitem__)
+    ///     >>> list(parts), loss == oracle.loss(x, y)
+    ///     ([range(12, 13), range(9, 12), range(6, 9), range(0, 6)], True)
+    ///     >>> list(parts[range(9, 12)]) == list(oracle.grad(x, y)[9:12])
+    ///     True
+    #[pyo3(signature = (contexts, targets, emit, at=None, out=None, *, keep=true, on_thread=false, stop=None, deadline=None))]
+    #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
+    fn stream<'py>(
+        &self,
+        py: Python<'py>,
+        contexts: &Bound<'py, PyAny>,
+        targets: &Bound<'py, PyAny>,
+        emit: &Bound<'py, PyAny>,
+        at: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        keep: bool,
+        on_thread: bool,
+        stop: Option<&Bound<'py, PyStop>>,
+        deadline: Option<f64>,
+    ) -> PyResult<f64> {
+        if out.is_some() && !keep {
+            return Err(PyValueError::new_err("out needs keep=True; otherwise the gradient is not stored"));
+        }
+        let asked = Asked { batch: (contexts, targets), at, out, wanted: None };
+        within(py, watched(stop, deadline)?, || self.streamed(py, asked, emit, (keep, on_thread)))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::array::parts::TakeFloats;
 use crate::array::run::Number;
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::buffer::CallerMemory;
-use crate::convert::errors::{derived, if_any};
+use crate::convert::errors::{derived, if_any, is_final};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::{quietly, text_of};
 use crate::params::PyParameters;
@@ -103,10 +103,18 @@ impl Traced {
         }
     }
 
-    /// The error of a call that failed both ways: that of the program, if it is about the shape of the loss.
+    /// The error of a call that failed both ways: that of the program, if it is about the shape of the loss; otherwise the later one,
+    /// with that of the program as its cause if it says something else.
     pub fn clearer(&self, py: Python<'_>, error: PyErr) -> PyErr {
-        let is_of_shape = |error: &&PyErr| text_of(error.value(py)).contains("needs a function that returns one float");
-        self.failed.as_ref().filter(is_of_shape).map_or(error, |failed| failed.clone_ref(py))
+        let Some(failed) = &self.failed else { return error };
+        let (first, later) = (text_of(failed.value(py)), text_of(error.value(py)));
+        if first.contains("needs a function that returns one float") {
+            return failed.clone_ref(py);
+        }
+        if first != later && !is_final(py, &error) && error.cause(py).is_none() {
+            error.set_cause(py, Some(failed.clone_ref(py)));
+        }
+        error
     }
 
     /// Bytes of buffers.
