@@ -302,6 +302,13 @@ def test_a_model_that_reads_no_parameters_has_no_gradient(params):
     assert list(params.grads) == [0.0] * 3
 
 
+def test_parameters_in_the_place_of_a_reduction_get_a_hint(params):
+    with pytest.raises(TypeError, match=r"found Parameters; pass them as params="):
+        bt.Oracle(lambda x: x, params)
+    with pytest.raises(TypeError, match=r'reduction must be "mean" or "sum", found int'):
+        bt.Oracle(lambda x: x, 3, params=params)
+
+
 def test_the_error_of_values_has_that_of_arrays_as_its_cause(params):
     x, y = np.ones((3, 2)), np.ones(3)
     with pytest.raises(AttributeError, match="Vector' object has no attribute 'undefined'") as caught:

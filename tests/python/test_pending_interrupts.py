@@ -3,8 +3,8 @@ changed nothing, or everything.
 
 The interpreter runs handlers of signals between instructions, and wherever a C function checks. A signal is pending at
 the start of a call into the extension only if that call comes from C. Here the handler is in C too, and makes the
-signal pending again until it has run `n` times: so the interrupt arrives at check number `n` of the call, whatever checks
-there: the text of a keyword, a comparison, an attribute, a long loop.
+signal pending again until it has run `n` times: so the interrupt arrives at check number `n` of the call, whatever
+checks there: the text of a keyword, a comparison, an attribute, a long loop.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ mod traced;
 use burtorch_core::oracle::OracleMemory;
 use burtorch_core::sync::Stop;
 use burtorch_core::{DType, Lanes, Total};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -118,12 +118,12 @@ collected!(PyOracle: engine, params);
 impl PyOracle {
     #[new]
     #[pyo3(
-        signature = (model, reduction="mean", loss=None, *, params=None, lanes=None, threads=None),
+        signature = (model, reduction=Reduction(Total::Mean), loss=None, *, params=None, lanes=None, threads=None),
         text_signature = "(model, reduction='mean', loss=None, *, params=None, lanes=None, threads=1)"
     )]
     fn new(
         model: &Bound<'_, PyAny>,
-        reduction: &str,
+        reduction: Reduction,
         loss: Option<&str>,
         params: Option<&Bound<'_, PyAny>>,
         lanes: Option<&Bound<'_, PyAny>>,
@@ -132,15 +132,7 @@ impl PyOracle {
         let py = model.py();
         let threads = threads.map_or(Ok(1), |n| n.positive("threads"))?;
         let lanes = lanes_of(lanes)?;
-        let total = match reduction {
-            "mean" => Total::Mean,
-            "sum" => Total::Sum,
-            _ => {
-                return Err(PyValueError::new_err(format!(
-                    "reduction must be \"mean\" or \"sum\", found {reduction:?}"
-                )));
-            }
-        };
+        let Reduction(total) = reduction;
         let loss = loss.map(loss_named).transpose()?;
         let (engine, params): (Box<dyn Engine>, _) = match model_of(model) {
             Ok((built, params)) => {
@@ -389,6 +381,26 @@ impl PyOracle {
 /// Targets, or None where there are none.
 fn or_none<'py>(py: Python<'py>, targets: Option<&Bound<'py, PyAny>>) -> Bound<'py, PyAny> {
     targets.map_or_else(|| py.None().into_bound(py), Bound::clone)
+}
+
+/// "mean" or "sum".
+struct Reduction(Total);
+
+impl<'py> FromPyObject<'_, 'py> for Reduction {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let must = "reduction must be \"mean\" or \"sum\", found";
+        match object.extract::<&str>() {
+            Ok("mean") => Ok(Reduction(Total::Mean)),
+            Ok("sum") => Ok(Reduction(Total::Sum)),
+            Ok(other) => Err(PyValueError::new_err(format!("{must} {other:?}"))),
+            Err(_) if object.is_instance_of::<PyParameters>() => {
+                Err(PyTypeError::new_err(format!("{must} Parameters; pass them as params=")))
+            }
+            Err(_) => Err(PyTypeError::new_err(format!("{must} {}", type_name(&object)))),
+        }
+    }
 }
 
 fn loss_named(name: &str) -> PyResult<Loss> {
