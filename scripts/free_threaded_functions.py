@@ -32,16 +32,25 @@ def arrays(n: int) -> None:
         with graph:
             y, expected = x, start
             for _ in range(n // (THREADS * 10)):
-                step = draw.randrange(4)
-                if step == 0:
-                    y, expected = y + x, expected + start
-                elif step == 1:
-                    y, expected = y * 0.5, expected * 0.5
-                elif step == 2:
-                    y, expected = y.T, expected.T
-                else:
-                    y, expected = bt.tanh(x) + y, np.asarray(bt.tanh(start)) + expected
-                expect(np.asarray(y.data).tolist(), expected.tolist())
+                step = draw.randrange(5)
+                # Another thread may be in a backward pass.
+                with contextlib.suppress(bt.BusyError):
+                    if step == 0:
+                        y, expected = y + x, expected + start
+                    elif step == 1:
+                        y, expected = y * 0.5, expected * 0.5
+                    elif step == 2:
+                        y, expected = y.T, expected.T
+                    elif step == 3:
+                        y, expected = bt.tanh(x) + y, np.asarray(bt.tanh(start)) + expected
+                    else:
+                        # Parameters of this thread alone, whose place in the record of the graph others then take.
+                        w = bt.Parameters(dtype="float64").tensor((2, 2), init=float(seed + 1))
+                        z = (x * w).sum()
+                        expect(float(z.data), start.sum() * (seed + 1))
+                        z.backward()
+                        expect(list(w.grads), start.ravel().tolist())
+                    expect(np.asarray(y.data).tolist(), expected.tolist())
 
     together(*(partial(one, seed) for seed in range(THREADS)))
 

@@ -176,7 +176,7 @@ def copies(n: int) -> None:
     graph = bt.Graph()
     with graph:
         y = bt.tanh(bt.Value(1.5, "x")) * 2.0
-    row, of_rows = [1.0, 0.5], np.asarray(mlp(rows[0]))
+    row, of_rows = [1.0, 0.5], (np.asarray(mlp(rows[0])).tolist(), np.asarray(net.first(rows)).tolist())
 
     def numbers(of: Net) -> list[float]:
         with bt.Graph():
@@ -190,10 +190,11 @@ def copies(n: int) -> None:
             with contextlib.suppress(bt.BusyError):
                 other = pickle.loads(pickle.dumps(net)) if draw.random() < 0.5 else copy.deepcopy(net)
                 expect(numbers(other), expected)
+                expect(np.asarray(other.first(rows)).tolist(), of_rows[1])
             with contextlib.suppress(bt.BusyError):
                 expect(numbers(net), expected)
             with contextlib.suppress(bt.BusyError):
-                expect(np.asarray(mlp(rows[0])).tolist(), of_rows.tolist())
+                expect((np.asarray(mlp(rows[0])).tolist(), np.asarray(net.first(rows)).tolist()), of_rows)
             with contextlib.suppress(bt.BusyError):
                 expect(pickle.loads(pickle.dumps(graph)).labelled("x").data, 1.5)
             with contextlib.suppress(bt.BusyError), graph:

@@ -66,6 +66,34 @@ def test_an_error_of_rows_is_raised_in_its_own_call():
     assert wrong == []
 
 
+def test_an_error_of_a_finite_sum_is_raised_in_its_own_call():
+    """Several threads evaluate one sum, whose function fails at points of some of them."""
+
+    def mean(x, samples):
+        if x[0] < 0.0:
+            raise ValueError(str(float(x[0])))
+        return float(x[0]), np.ones(1)
+
+    f = bt.opt.FiniteSum(mean, 10, 1)
+    wrong = []
+
+    def one(number):
+        for _ in range(2000):
+            try:
+                found = f.loss([number])
+            except ValueError as error:
+                found = float(str(error))
+            if found != number:
+                wrong.append((found, number))
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in (1.0, -1.0, 2.0, -2.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
 def test_a_special_exception_of_rows_reaches_its_call():
     def ending(x):
         if x < 0.0:
