@@ -94,6 +94,29 @@ def test_an_error_of_a_finite_sum_is_raised_in_its_own_call():
     assert wrong == []
 
 
+def test_a_step_of_a_method_is_taken_or_refused():
+    """Several threads step one method: a step that ends in a BusyError was not taken."""
+    f = bt.opt.least_squares(np.eye(3), np.ones(3))
+    shared, alone, taken = bt.opt.GD(f, step=0.01), bt.opt.GD(f, step=0.01), []
+
+    def one():
+        for _ in range(200):
+            try:
+                shared.step()
+            except bt.BusyError:
+                continue
+            taken.append(1)
+
+    threads = [threading.Thread(target=one) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    alone.run(steps=len(taken))
+    assert shared.x.tobytes() == alone.x.tobytes()
+    assert len(shared.run(steps=3, callback=lambda record: shared.record().step > len(taken) + 9)) == 2
+
+
 def test_a_special_exception_of_rows_reaches_its_call():
     def ending(x):
         if x < 0.0:
