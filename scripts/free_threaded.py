@@ -23,6 +23,7 @@ from functools import partial
 
 import free_threaded_functions as of_functions
 import free_threaded_graphs as of_graphs
+import free_threaded_more as of_more
 from free_threaded_model import THREADS, together
 
 import burtorch as bt
@@ -41,6 +42,7 @@ SUBJECTS: dict[str, Callable[[int], None]] = {
     "labels": of_graphs.labels,
     "operands": of_graphs.operands,
     "lists": of_graphs.lists,
+    "numbers": of_graphs.numbers,
     "layers": of_graphs.layers,
     "arrays": of_functions.arrays,
     "oracles": of_functions.oracles,
@@ -49,7 +51,19 @@ SUBJECTS: dict[str, Callable[[int], None]] = {
     "transforms": of_functions.transforms,
     "sources": of_functions.sources,
     "primitives": of_functions.primitives,
+    "tools": of_functions.tools,
     "files": of_graphs.files,
+    "methods": of_more.methods,
+    "messages": of_more.messages,
+    "streams": of_more.streams,
+    "texts": of_more.texts,
+    "copies": of_more.copies,
+    "parameters": of_more.parameters,
+    "scopes": of_more.scopes,
+    "pools": of_more.pools,
+    "gradients": of_more.gradients,
+    "collections": of_more.collections,
+    "first": of_more.first,
 }
 
 

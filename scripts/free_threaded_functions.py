@@ -6,7 +6,10 @@ See `free_threaded.py`, which runs them.
 from __future__ import annotations
 
 import contextlib
+import os
+import pickle
 import random
+import tempfile
 import threading
 import time
 from functools import partial
@@ -29,16 +32,25 @@ def arrays(n: int) -> None:
         with graph:
             y, expected = x, start
             for _ in range(n // (THREADS * 10)):
-                step = draw.randrange(4)
-                if step == 0:
-                    y, expected = y + x, expected + start
-                elif step == 1:
-                    y, expected = y * 0.5, expected * 0.5
-                elif step == 2:
-                    y, expected = y.T, expected.T
-                else:
-                    y, expected = bt.tanh(x) + y, np.asarray(bt.tanh(start)) + expected
-                expect(np.asarray(y.data).tolist(), expected.tolist())
+                step = draw.randrange(5)
+                # Another thread may be in a backward pass.
+                with contextlib.suppress(bt.BusyError):
+                    if step == 0:
+                        y, expected = y + x, expected + start
+                    elif step == 1:
+                        y, expected = y * 0.5, expected * 0.5
+                    elif step == 2:
+                        y, expected = y.T, expected.T
+                    elif step == 3:
+                        y, expected = bt.tanh(x) + y, np.asarray(bt.tanh(start)) + expected
+                    else:
+                        # Parameters of this thread alone, whose place in the record of the graph others then take.
+                        w = bt.Parameters(dtype="float64").tensor((2, 2), init=float(seed + 1))
+                        z = (x * w).sum()
+                        expect(float(z.data), start.sum() * (seed + 1))
+                        z.backward()
+                        expect(list(w.grads), start.ravel().tolist())
+                    expect(np.asarray(y.data).tolist(), expected.tolist())
 
     together(*(partial(one, seed) for seed in range(THREADS)))
 
@@ -223,6 +235,7 @@ def sources(n: int) -> None:
 
 def primitives(n: int) -> None:
     """Primitives that fail in some threads: each thread gets its own errors."""
+    import numpy as np
 
     def checked(x: float) -> float:
         if x < 0.0:
@@ -238,14 +251,60 @@ def primitives(n: int) -> None:
         draw = random.Random(seed)
         for _ in range(n // (THREADS * 10)):
             x = draw.uniform(-1.0, 1.0)
+            if draw.randrange(20) == 0:
+                rows = [abs(x)] * 300
+                expect(f.map(np.array(rows), threads=2).tolist(), [2.0 * x + 1.0 for x in rows])
             if x >= 0.0:
                 expect(f.value_and_grad(x), (2.0 * x + 1.0, 2.0))
                 continue
             try:
-                f(x)
+                draw.choice([f, lambda x: f.map(np.array([0.5] * 200 + [x] * 3), threads=2)])(x)
             except ValueError as error:
                 expect(str(error), str(x))
             else:
                 raise AssertionError("no error")
 
     together(*(partial(one, seed) for seed in range(THREADS)))
+
+
+def tools(n: int) -> None:
+    """Programs, statistics, audits, files and copies of one function, and primitives of Arrays, while all call it."""
+    import numpy as np
+
+    scale = [3.0]
+    f = bt.function(lambda x: (bt.tanh(x) * x * scale[0]).sum())
+    square = bt.primitive(lambda x: x * x)
+    square.defvjp(lambda g, y, x: 2.0 * x * g)
+    g = bt.grad(lambda x: square(x).sum())
+    x = np.array([0.5, -1.0, 2.0])
+    expected = f(x), f.grad(x).tolist(), g(x).tolist()
+
+    def one(seed: int) -> None:
+        draw = random.Random(seed)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "f")
+            for _ in range(n // (THREADS * 20)):
+                expect((f(x), f.grad(x).tolist(), g(x).tolist()), expected)
+                step = draw.randrange(8)
+                if step < 2:
+                    # Another thread may have just removed the traces.
+                    with contextlib.suppress(bt.TraceError):
+                        f.save(path)
+                        expect(bt.load_function(path)(x), expected[0])
+                        expect(pickle.loads(pickle.dumps(bt.load_function(path)))(x), expected[0])
+                elif step == 2:
+                    expect(f.audit(), True)
+                elif step == 3:
+                    expect(set(f.stats()) >= {"traced"}, True)
+                elif step == 4:
+                    with contextlib.suppress(bt.TraceError):
+                        expect("tanh" in str(f.program), True)
+                elif step == 5:
+                    bt.config.audit = draw.random() < 0.5
+                elif step == 6:
+                    draw.choice([f, g]).forget()
+                else:
+                    expect(bt.cond(True, lambda a: a * 2.0, lambda a: a, 1.0), 2.0)
+
+    together(*(partial(one, seed) for seed in range(THREADS)))
+    bt.config.audit = True

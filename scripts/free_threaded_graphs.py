@@ -260,6 +260,48 @@ def lists(n: int) -> None:
     together(*[one] * (THREADS - 1), change)
 
 
+def numbers(n: int) -> None:
+    """Numbers of nodes and of Parameters that all threads set, read, and iterate over, also with one iterator."""
+    graph = bt.Graph()
+    with graph:
+        x, v = bt.Value(1.0), bt.Vector([1.0] * 5)
+        y = x * 2.0
+    params = bt.Parameters(dtype="float64")
+    params.tensor(8, init=1.0)
+    ones, iterators = {1.0, 3.0}, [iter(v), iter(params.values), iter(graph.values)]
+
+    def one(seed: int) -> None:
+        draw = random.Random(seed)
+        for _ in range(n // (THREADS * 5)):
+            step, number = draw.randrange(8), draw.choice([1.0, 3.0])
+            with contextlib.suppress(bt.BusyError):
+                if step == 0:
+                    x.data = number
+                elif step == 1:
+                    graph.recompute(y)
+                elif step == 2:
+                    expect(y.data in (2.0, 6.0), True)
+                elif step == 3:
+                    params.values[draw.randrange(8)] = number
+                elif step == 4:
+                    expect(set(params.values) <= ones, True)
+                elif step == 5:
+                    x.grad = number
+                    graph.zero_grad()
+                elif step == 6:
+                    graph.values[x.index] = number
+                    expect(graph.values[x.index] in ones, True)
+                else:
+                    k = draw.randrange(3)
+                    found = next(iterators[k], None)
+                    if found is None:
+                        iterators[k] = iter([v, params.values, graph.values][k])
+                    elif k == 0:
+                        expect(found.data, 1.0)
+
+    together(*(partial(one, seed) for seed in range(THREADS)))
+
+
 def layers(n: int) -> None:
     """Layers and models that many threads apply on one graph."""
     params = bt.Parameters(dtype="float64", seed=3)

@@ -25,7 +25,7 @@ def parallel(
 
     The result has the bits of ``[fn(item) for item in items]`` for any number of threads.
     Models and block ops release the GIL while they build, so they scale with cores; scalar operators
-    hold it, so they do not.
+    hold it, so they scale only on a free-threaded interpreter.
 
     Args:
         fn: builds on the current graph, which is a branch, and may read existing nodes of the graph. It must not read

@@ -136,7 +136,8 @@ def _of_numbers(cond: Any, a: Any, b: Any) -> Any:
     import numpy
 
     chosen = numpy.where(cond, a, b)
-    if chosen.dtype.kind not in "biuf" or any(isinstance(x, numpy.ma.MaskedArray) for x in (a, b)):
+    # Of arrays only masked ones have this attribute; NumPy 2.5 imports numpy.ma when it is named.
+    if chosen.dtype.kind not in "biuf" or any(isinstance(x, numpy.ndarray) and hasattr(x, "mask") for x in (a, b)):
         raise TypeError("where() expects Values, Vectors, real numbers or arrays of them to choose from")
     return chosen
 

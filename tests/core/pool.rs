@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use burtorch_core::sync::{Flag, Pool, run};
+use burtorch_core::sync::{Flag, Pool, caller, run};
 
 fn counts(n_threads: usize, n_tasks: usize) -> Vec<usize> {
     let counts: Vec<_> = (0..n_tasks).map(|_| AtomicUsize::new(0)).collect();
@@ -54,6 +54,28 @@ fn a_task_may_have_tasks_of_its_own() {
         });
     });
     assert_eq!(sum.into_inner(), 24);
+}
+
+#[test]
+fn tasks_know_for_which_thread_they_work() {
+    let me = || std::thread::current().id();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mine = me();
+                for _ in 0..200 {
+                    run(4, 8, &|_| {
+                        assert_eq!(caller(), mine);
+                        run(2, 2, &|_| assert_eq!(caller(), mine));
+                    });
+                    assert_eq!(caller(), mine);
+                }
+            });
+        }
+    });
+    let panic = std::panic::catch_unwind(|| run(2, 4, &|_| panic!("on purpose")));
+    assert!(panic.is_err());
+    assert_eq!(caller(), me());
 }
 
 #[test]

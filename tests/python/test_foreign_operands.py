@@ -7,6 +7,8 @@ import fractions
 import itertools
 import math
 import operator
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -199,3 +201,18 @@ def test_masked_arrays_are_refused(masked):
         except TypeError:
             continue
         pytest.fail(f"call {k} took a masked array and returned {result}")
+
+
+def test_a_choice_of_arrays_imports_nothing():
+    """An import within a trace is read by it: NumPy 2.5 imports numpy.ma when it is named."""
+    code = """
+import sys
+import numpy as np
+import burtorch as bt
+h = np.ones(3)
+before = "numpy.ma" in sys.modules
+f = bt.grad(lambda w: (w * bt.where(h > 0.5, h, 2.0)).sum())
+print(f(h).tolist(), ("numpy.ma" in sys.modules) == before)
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[1.0, 1.0, 1.0] True\n", "")

@@ -12,6 +12,7 @@ import numpy as np
 
 from burtorch import _core
 from burtorch.compress import Compressor
+from burtorch.opt._alone import Alone
 from burtorch.opt._arguments import finite, of_kind, point, whole
 from burtorch.opt._clients import divided
 from burtorch.opt._clock import Delays, Network
@@ -152,6 +153,7 @@ class Method:
                 raise ValueError(f"{type(self).__name__} has no clients: leave out clients=")
             problem, self.clients = divided(problem, clients)
         self.problem = problem
+        self._alone = Alone()
         self.sampling = Full() if sampling is None else sampling
         self.prox = Zero() if prox is None else prox
         self.x_star = None if x_star is None else point(x_star, problem.d, "x_star")
@@ -293,9 +295,10 @@ class Method:
 
     def record(self) -> Record:
         """A record of the current state. Costs the loss and gradient of all samples."""
-        loss, grad = self._runner.evaluate()
-        with np.errstate(over="ignore"):
-            return self._record_of(loss, grad)
+        with self._alone:
+            loss, grad = self._runner.evaluate()
+            with np.errstate(over="ignore"):
+                return self._record_of(loss, grad)
 
     def _record_of(self, loss: float, grad: Vector) -> Record:
         calls, bits_up, bits_down, wire_bytes, rounds, virtual = self._runner.cost
@@ -336,12 +339,13 @@ class Method:
             stop, deadline: a token and seconds from now that end it with a StoppedError. It is then not taken, and
                 the next one is the same. The record is made without them.
         """
-        gamma, start = self._gammas(1)[0], time.perf_counter()
-        try:
-            self._runner.step(gamma, batch, coin, compression, stop=stop, deadline=deadline)
-        finally:
-            self.seconds += time.perf_counter() - start
-        return self.record()
+        with self._alone:
+            gamma, start = self._gammas(1)[0], time.perf_counter()
+            try:
+                self._runner.step(gamma, batch, coin, compression, stop=stop, deadline=deadline)
+            finally:
+                self.seconds += time.perf_counter() - start
+            return self.record()
 
     def run(
         self,
@@ -390,23 +394,24 @@ class Method:
             raise ValueError(f"{type(self).__name__} sends no bits, so a run limited only by bits would not end")
         if record_every is not None and record_every < 1:
             raise ValueError(f"record_every must be at least 1, found {record_every}")
-        calls, sent = self._runner.cost[:2]
-        most_calls = None if epochs is None else calls + int(epochs * self.problem.n)
-        most_bits = None if bits is None else sent + bits
-        end = None if seconds is None else self.seconds + seconds
-        left = ENDLESS if steps is None else steps
-        records = [self.record()]
-        with bar_of(progress, steps) as bar:
-            while left > 0 and not (callback is not None and callback(records[-1]) is True):
-                want = min(left, record_every or left)
-                taken = self._take(want, most_calls, most_bits, end, stop)
-                left -= taken
-                bar.update(taken)
-                if taken or want == left:
-                    records.append(self.record())
-                if taken < want:
-                    break
-        return records
+        with self._alone:
+            calls, sent = self._runner.cost[:2]
+            most_calls = None if epochs is None else calls + int(epochs * self.problem.n)
+            most_bits = None if bits is None else sent + bits
+            end = None if seconds is None else self.seconds + seconds
+            left = ENDLESS if steps is None else steps
+            records = [self.record()]
+            with bar_of(progress, steps) as bar:
+                while left > 0 and not (callback is not None and callback(records[-1]) is True):
+                    want = min(left, record_every or left)
+                    taken = self._take(want, most_calls, most_bits, end, stop)
+                    left -= taken
+                    bar.update(taken)
+                    if taken or want == left:
+                        records.append(self.record())
+                    if taken < want:
+                        break
+            return records
 
     def _take(
         self,
@@ -435,14 +440,15 @@ class Method:
 
     def state_dict(self) -> dict[str, Any]:
         """The state that determines the next steps. A method with the same arguments continues from it bit for bit."""
-        return {
-            "method": type(self).__name__,
-            "seed": self.seed,
-            "round": self._runner.round,
-            "cost": self._runner.cost,
-            "seconds": self.seconds,
-            "arrays": self._state(),
-        }
+        with self._alone:
+            return {
+                "method": type(self).__name__,
+                "seed": self.seed,
+                "round": self._runner.round,
+                "cost": self._runner.cost,
+                "seconds": self.seconds,
+                "arrays": self._state(),
+            }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a `state_dict`. Raises ValueError for the state of another method or size, for missing parts,
@@ -459,19 +465,22 @@ class Method:
         of_kind(arrays, dict, "the state's arrays", "those of state_dict()")
         if "x" in arrays:
             point(arrays["x"], self.problem.d, "x of the state")
-        self._load(arrays, whole(state["round"], "the state's round", 0), tuple(state["cost"]))
-        self.seconds = seconds
+        with self._alone:
+            self._load(arrays, whole(state["round"], "the state's round", 0), tuple(state["cost"]))
+            self.seconds = seconds
         if state.get("seed", self.seed) != self.seed:
             message = f"the state is of seed {state['seed']}, this method draws with seed {self.seed}"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def __getstate__(self) -> dict[str, Any]:
-        parts = {name: value for name, value in self.__dict__.items() if name != "_runner"}
-        return {**parts, "_state_dict": self.state_dict()}
+        with self._alone:
+            parts = {name: value for name, value in self.__dict__.items() if name not in ("_runner", "_alone")}
+            return {**parts, "_state_dict": self.state_dict()}
 
     def __setstate__(self, parts: dict[str, Any]) -> None:
         state = parts.pop("_state_dict")
         self.__dict__.update(parts)
+        self._alone = Alone()
         self._runner = self._runner_at(self._start)
         self.load_state_dict(state)
 

@@ -15,7 +15,9 @@ mod seen;
 pub(crate) mod stop;
 mod try_arc;
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::thread::{self, ThreadId};
 
 pub use baton::Baton;
 pub use flag::{Flag, Raised, Shared};
@@ -55,6 +57,25 @@ pub fn n_cores() -> usize {
 /// The threads of this process.
 static POOL: PerProcess<Pool> = PerProcess::new(AtomicPtr::new(std::ptr::null_mut()));
 
+thread_local! {
+    /// The thread whose call of [`run`] this thread works for.
+    static CALLER: Cell<Option<ThreadId>> = const { Cell::new(None) };
+}
+
+/// The thread whose work this is: that which called [`run`], in its tasks on other threads; otherwise this one.
+pub fn caller() -> ThreadId {
+    CALLER.get().unwrap_or_else(|| thread::current().id())
+}
+
+/// Restores the previous caller, also in a panic.
+struct Back(Option<ThreadId>);
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        CALLER.set(self.0);
+    }
+}
+
 /// Calls `task` with each number below `n_tasks`, on up to `n_threads` threads including the caller; returns when all
 /// calls have returned. The assignment of calls to threads is unspecified.
 ///
@@ -75,6 +96,11 @@ pub fn run(n_threads: usize, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
     if n_threads <= 1 || n_tasks <= 1 {
         (0..n_tasks).for_each(task);
     } else {
-        stop::shared(task, |task| POOL.get(std::process::id(), Pool::new).run(n_threads, n_tasks, task));
+        let caller = caller();
+        let task = |k: usize| {
+            let _before = Back(CALLER.replace(Some(caller)));
+            task(k);
+        };
+        stop::shared(&task, |task| POOL.get(std::process::id(), Pool::new).run(n_threads, n_tasks, task));
     }
 }

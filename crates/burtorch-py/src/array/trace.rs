@@ -96,10 +96,13 @@ pub struct Eager {
 }
 
 impl Eager {
+    fn weak_of(&self, py: Python<'_>, k: usize) -> Option<Py<PyWeakrefReference>> {
+        Some(self.sets.lock().unwrap_or_else(PoisonError::into_inner).get(k)?.clone_ref(py))
+    }
+
     /// The Parameters with this number, if they live.
     pub(super) fn set_of(&self, py: Python<'_>, k: usize) -> Option<Py<PyParameters>> {
-        let weak = self.sets.lock().unwrap_or_else(PoisonError::into_inner).get(k)?.clone_ref(py);
-        weak.bind(py).upgrade()?.cast_into().ok().map(Bound::unbind)
+        self.weak_of(py, k)?.bind(py).upgrade()?.cast_into().ok().map(Bound::unbind)
     }
 
     /// The number of numbers in use.
@@ -109,21 +112,26 @@ impl Eager {
 
     /// The number of these Parameters.
     fn set(&self, py: Python<'_>, params: &Py<PyParameters>) -> PyResult<u32> {
-        let free = (0..self.n_sets()).find(|&k| self.set_of(py, k).is_none_or(|set| set.is(params)));
-        let known = (0..self.n_sets()).find(|&k| self.set_of(py, k).is_some_and(|set| set.is(params)));
-        if let Some(known) = known {
-            return Ok(known as u32);
-        }
-        let weak = PyWeakrefReference::new(params.bind(py))?.unbind();
-        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
-        match free.and_then(|k| sets.get_mut(k).map(|place| (k, place))) {
-            Some((k, place)) => {
-                *place = weak;
-                Ok(k as u32)
+        loop {
+            let known = (0..self.n_sets()).find(|&k| self.set_of(py, k).is_some_and(|set| set.is(params)));
+            if let Some(known) = known {
+                return Ok(known as u32);
             }
-            None => {
-                sets.push(weak);
-                Ok(sets.len() as u32 - 1)
+            let dead = (0..self.n_sets()).find_map(|k| {
+                let weak = self.weak_of(py, k)?;
+                weak.bind(py).upgrade().is_none().then_some((k, weak))
+            });
+            let new = PyWeakrefReference::new(params.bind(py))?.unbind();
+            let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some((k, dead)) = dead else {
+                sets.push(new);
+                return Ok(sets.len() as u32 - 1);
+            };
+            // Another thread may have given the place away meanwhile.
+            if let Some(place) = sets.get_mut(k).filter(|place| place.is(&dead)) {
+                let _before = std::mem::replace(place, new);
+                drop(sets);
+                return Ok(k as u32);
             }
         }
     }

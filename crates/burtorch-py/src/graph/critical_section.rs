@@ -75,6 +75,11 @@ mod held {
     /// The offset of the content of a `Graph` in its object.
     static OFFSET: OnceLock<usize> = OnceLock::new();
 
+    /// Finds that offset, before there are threads that would wait for each other here.
+    pub fn prepare(py: Python<'_>) {
+        object_of(py, ptr::null());
+    }
+
     /// The object with this content.
     fn object_of(py: Python<'_>, graph: *const PyGraph) -> *mut ffi::PyObject {
         let offset = OFFSET.get_or_init(|| {
@@ -116,4 +121,6 @@ mod held {
     }
 }
 
+#[cfg(Py_GIL_DISABLED)]
+pub use held::prepare;
 pub use held::{Held, locked_cells, locked_graph, locked_self};

@@ -450,6 +450,8 @@ fn bytes_needed(py: Python<'_>, n_nodes: Count, dtype: DtypeName) -> PyResult<us
 /// Adds the classes and functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyGraph>()?;
+    #[cfg(Py_GIL_DISABLED)]
+    critical_section::prepare(m.py());
     m.add_class::<PyMark>()?;
     m.add_class::<PyScope>()?;
     m.add_function(wrap_pyfunction!(bytes_needed, m)?)?;

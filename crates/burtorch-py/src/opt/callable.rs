@@ -1,8 +1,10 @@
 //! Terms computed by a Python function.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
 
 use burtorch_core::opt::{Samples, Terms};
+use burtorch_core::sync::caller;
 use burtorch_core::{Error, Result};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -11,10 +13,10 @@ use crate::convert::arrays::{Kind, filled, of_integers};
 use crate::convert::buffer::read_numbers;
 use crate::convert::gc::{HoldsObjects, Visitor};
 
-/// The function, and its last exception.
+/// The function, and its last exception in the work of each thread.
 pub struct Callable {
     function: Py<PyAny>,
-    raised: Mutex<Option<PyErr>>,
+    raised: Mutex<Vec<(ThreadId, PyErr)>>,
     n: usize,
     d: usize,
 }
@@ -28,7 +30,7 @@ impl HoldsObjects for Callable {
 impl Callable {
     /// `function(x, indices)` returns the mean value of these samples at x and its gradient.
     pub fn new(function: Py<PyAny>, n: usize, d: usize) -> Arc<Self> {
-        Arc::new(Callable { function, raised: Mutex::new(None), n, d })
+        Arc::new(Callable { function, raised: Mutex::new(Vec::new()), n, d })
     }
 
     /// The function.
@@ -36,9 +38,11 @@ impl Callable {
         self.function.clone_ref(py)
     }
 
-    /// The exception of the function, once.
+    /// The exception of the function in the work of this thread, once.
     pub fn raised(&self) -> Option<PyErr> {
-        self.raised.lock().map_or(None, |mut raised| raised.take())
+        let mut all = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = all.iter().position(|(thread, _)| *thread == caller())?;
+        Some(all.swap_remove(place).1)
     }
 
     fn call(&self, py: Python<'_>, x: &[f64], indices: &[u32], gradient: &mut Vec<f64>) -> PyResult<f64> {
@@ -75,9 +79,9 @@ impl Callable {
             Ok(())
         });
         done.map_err(|error: PyErr| {
-            if let Ok(mut raised) = self.raised.lock() {
-                *raised = Some(error);
-            }
+            // The one before is dropped without the lock, because that may run Python code.
+            let _before = self.raised();
+            self.raised.lock().unwrap_or_else(PoisonError::into_inner).push((caller(), error));
             Error::Interrupted
         })
     }

@@ -139,7 +139,7 @@ pub fn told<P>(
     record: impl FnOnce() -> PyResult<Traced<P>>,
 ) -> PyResult<(Traced<P>, Duration)> {
     let py = call.py();
-    if let Some(error) = primitive::interrupted(py) {
+    if let Some(error) = primitive::interrupted() {
         return Err(error);
     }
     keywords::check(call)?;

@@ -178,7 +178,6 @@ impl<'py> Batched<'py> {
             let rows = left.as_deref().map_or(all, Rows::List);
             let table = &*table;
             let next = crate::convert::threads::detached(py, || batch.run(threads, rows, table));
-            super::primitive::adopt();
             let next = next.or_raise(py)?;
             if next.first() == Some(&first) {
                 return Err(derived(

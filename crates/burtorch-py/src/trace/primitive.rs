@@ -6,9 +6,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, ThreadId};
+use std::thread::ThreadId;
 
 use burtorch_core::program::primitive::{Failed, Primitive, append_evaluated};
+use burtorch_core::sync::caller;
 use pyo3::exceptions::{PyException, PyReferenceError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
@@ -22,55 +23,54 @@ use crate::graph::PyGraph;
 use crate::graph::cell::AnyGraph;
 use crate::node::vector::{Operand, all_nodes, atomically, common_owner, wrap};
 
-/// For each thread the error of the last primitive that failed in a replay, and whether the thread is one of the pool.
+/// For each thread the error of a primitive that failed in a replay for it, on this thread or on one of the pool, and whether
+/// it is a special one.
 static RAISED: Mutex<Vec<(ThreadId, bool, PyErr)>> = Mutex::new(Vec::new());
 /// Whether there is one, which every call checks. Relaxed, as the lock publishes the errors.
 static HAS_RAISED: AtomicBool = AtomicBool::new(false);
 
-/// Takes the error of a primitive that failed in a replay of this thread, if there is one.
+/// Takes the error of a primitive that failed in a replay for this thread, if there is one.
 #[inline(always)]
 pub fn raised() -> Option<PyErr> {
-    if !HAS_RAISED.load(Ordering::Relaxed) {
-        return None;
-    }
-    of_this_thread()
+    if HAS_RAISED.load(Ordering::Relaxed) { of_this_thread().map(|(_, error)| error) } else { None }
 }
 
 #[cold]
-fn of_this_thread() -> Option<PyErr> {
+fn of_this_thread() -> Option<(bool, PyErr)> {
     let mut all = RAISED.lock().unwrap_or_else(PoisonError::into_inner);
-    let me = thread::current().id();
-    let error = all.iter().position(|(thread, ..)| *thread == me).map(|place| all.swap_remove(place).2);
+    let me = caller();
+    let place = all.iter().position(|(thread, ..)| *thread == me);
+    let found = place.map(|place| all.swap_remove(place)).map(|(_, is_special, error)| (is_special, error));
     HAS_RAISED.store(!all.is_empty(), Ordering::Relaxed);
-    error
-}
-
-/// Makes the errors of threads that have worked for this one its own.
-pub fn adopt() {
-    if HAS_RAISED.load(Ordering::Relaxed) {
-        let me = thread::current().id();
-        let mut all = RAISED.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter_mut().filter(|one| one.1).for_each(|one| (one.0, one.1) = (me, false));
-    }
+    found
 }
 
 /// As [`raised`], for special exceptions: Ctrl-C must not be lost because a trace follows.
-pub fn interrupted(py: Python<'_>) -> Option<PyErr> {
-    raised().filter(|error| !error.is_instance_of::<PyException>(py))
+pub fn interrupted() -> Option<PyErr> {
+    let found = if HAS_RAISED.load(Ordering::Relaxed) { of_this_thread() } else { None };
+    found.and_then(|(is_special, error)| is_special.then_some(error))
 }
 
-fn keep(error: PyErr) -> Failed {
-    let me = thread::current();
-    let before = {
-        let mut all = RAISED.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = all.extract_if(.., |(thread, ..)| *thread == me.id()).collect::<Vec<_>>();
-        // As the pool calls its threads.
-        all.push((me.id(), me.name() == Some("burtorch"), error));
-        HAS_RAISED.store(true, Ordering::Relaxed);
-        before
+/// Keeps the error for the thread whose work this is: the last one, but a special one rather than another.
+fn keep(py: Python<'_>, error: PyErr) -> Failed {
+    let mut kept = (caller(), !error.is_instance_of::<PyException>(py), error);
+    let mut all = RAISED.lock().unwrap_or_else(PoisonError::into_inner);
+    let not_kept = match all.iter_mut().find(|known| known.0 == kept.0) {
+        Some(known) => {
+            if kept.1 || !known.1 {
+                std::mem::swap(known, &mut kept);
+            }
+            Some(kept)
+        }
+        None => {
+            all.push(kept);
+            HAS_RAISED.store(true, Ordering::Relaxed);
+            None
+        }
     };
+    drop(all);
     // Dropped errors may run Python code.
-    drop(before);
+    drop(not_kept);
     Failed
 }
 
@@ -402,21 +402,20 @@ impl Primitive for PythonCall {
 
     fn value(&self, x: &[f64]) -> Result<f64, Failed> {
         Python::attach(|py| {
-            let result = self.call(self.primitive(py)?.get().function.bind(py), &[], x)?;
-            self.number(&result, "the primitive")
+            let result = self.primitive(py).and_then(|this| self.call(this.get().function.bind(py), &[], x));
+            result.and_then(|result| self.number(&result, "the primitive")).map_err(|error| keep(py, error))
         })
-        .map_err(keep)
     }
 
     fn partials(&self, x: &[f64], y: f64, partials: &mut [f64]) -> Result<(), Failed> {
-        Python::attach(|py| self.try_partials(py, x, y, partials)).map_err(keep)
+        Python::attach(|py| self.try_partials(py, x, y, partials).map_err(|error| keep(py, error)))
     }
 
     fn tangent(&self, x: &[f64], y: f64, direction: &[f64]) -> Option<Result<f64, Failed>> {
         Python::attach(|py| {
             rule(py, &self.primitive(py).ok()?.get().jvp)?;
             let y = y.into_pyobject(py).ok()?.into_any();
-            Some(self.along(py, x, &y, direction).map_err(keep))
+            Some(self.along(py, x, &y, direction).map_err(|error| keep(py, error)))
         })
     }
 }

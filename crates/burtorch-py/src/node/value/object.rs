@@ -257,6 +257,10 @@ unsafe fn dealloc_slow(object: *mut ffi::PyObject) {
             Some(free) => free(object.cast()),
             None => ffi::PyObject_Free(object.cast()),
         }
-        ffi::Py_DECREF(type_.cast());
+        // `Value` itself is never freed. Without a GIL each thread counts the references that it makes, and dropping one would
+        // write to memory that all threads read for each new object.
+        if cfg!(not(Py_GIL_DISABLED)) || type_ != value_type() {
+            ffi::Py_DECREF(type_.cast());
+        }
     }
 }
