@@ -402,6 +402,7 @@ def test_other_stops_are_refused(options, error, text):
     assert x.grad == 0.0
 
 
+@pytest.mark.alone  # a step is taken within a tenth of a second
 def test_a_method_stops_between_steps():
     data, targets = bt.opt.make_logistic(2000, 50, seed=1)
     problem = bt.opt.logistic_regression(data, targets)
