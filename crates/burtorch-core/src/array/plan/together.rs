@@ -169,13 +169,15 @@ pub(super) mod tests {
             work.iter().zip(&operations).for_each(|(item, operation)| {
                 Code::new(std::slice::from_ref(item), &[operation.to], None).run(&mut expected).unwrap();
             });
-            let code = Code::new(&work, &kept, None);
-            code.run(&mut slots).unwrap();
-            together += operations.len() + 1 - code.len();
             let bits = |slots: &[f64]| kept.map(|k| if slots[k].is_nan() { 1 } else { slots[k].to_bits() });
-            assert_eq!(bits(&slots), bits(&expected), "seed {seed}");
+            for new in [Code::new, Code::repeated] {
+                let (code, mut slots) = (new(&work, &kept, None), slots);
+                code.run(&mut slots).unwrap();
+                together += operations.len() + 1 - code.len();
+                assert_eq!(bits(&slots), bits(&expected), "seed {seed}");
+            }
         }
-        assert!(together > 3000, "{together}");
+        assert!(together > 6000, "{together}");
     }
 
     /// Random work of which every part may be a choice or a loop. The slots from `numbers` on hold 0, 1, 3, 700 and -0.0.
@@ -350,8 +352,8 @@ pub(super) mod tests {
             let mut expected = slots.clone();
             interpret(&work, &mut expected);
             let kept = [known[known.len() - 1], known[known.len() / 2]];
-            let code = Code::new(&work, &kept, Some(left));
-            for run in 0..2 {
+            let codes = [Code::new, Code::repeated].map(|new| new(&work, &kept, Some(left)));
+            for (run, code) in codes.iter().chain(&codes).enumerate() {
                 code.run(&mut slots).unwrap();
                 let bits = |slots: &[f64]| kept.map(|k| if slots[k].is_nan() { 1 } else { slots[k].to_bits() });
                 assert_eq!(bits(&slots), bits(&expected), "seed {seed}, run {run}");
