@@ -277,8 +277,8 @@ impl Maker<'_> {
 mod tests {
     use super::super::super::expansion::MathOp;
     use super::super::scalars::Code;
+    use super::super::together::tests::all_operations;
     use super::*;
-    use crate::ops::Function;
 
     const SPECIAL: [f64; 12] =
         [0.3, -1.2, 0.0, -0.0, 1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 5e-324, -1e300, 2.5, 1e-3];
@@ -288,19 +288,6 @@ mod tests {
     const LEFT: usize = SLOTS;
     const ONE: usize = SLOTS + 1;
     const TIMES: usize = SLOTS + 2;
-
-    fn all() -> Vec<BlockOp> {
-        use BlockOp::{
-            Contribution, ContributionNanOr, Hidden, IsUnreached, MulAdd, NanOr, Product, ReachedMulAdd, Resting,
-            RestingProduct, RestingQuotient,
-        };
-        let ops = [Contribution, ContributionNanOr, Hidden, IsUnreached, MulAdd, NanOr, Product, ReachedMulAdd];
-        let math = [MathOp::Add, MathOp::Sub, MathOp::Mul, MathOp::Div, MathOp::Neg, MathOp::Less, MathOp::LessEqual];
-        let more = [MathOp::Equal, MathOp::IsNan, MathOp::Select, MathOp::Add, MathOp::Sub, MathOp::Mul];
-        let functions = Function::ALL.iter().map(|&function| MathOp::Function(function));
-        let math = math.into_iter().chain(more).chain(functions).map(BlockOp::Math);
-        ops.into_iter().chain([Resting, RestingProduct, RestingQuotient]).chain(math).collect()
-    }
 
     struct Random(u64);
 
@@ -339,7 +326,7 @@ mod tests {
 
     #[test]
     fn machine_code_has_the_bits_of_steps() {
-        let ops = all();
+        let ops = all_operations();
         for seed in 0..2000 {
             let mut random = Random(seed * 2 + 1);
             let work = random.work(&ops);
