@@ -4,10 +4,16 @@
 //! not know algebra.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::BuildHasherDefault;
 
 use super::build::ArrayBuilder;
 use super::instr::{ArrayOp, ArrayProgram, Element, ValueId, View};
+use super::words::Words;
 use crate::error::Result;
+
+/// What is known of an instruction with these operands.
+type Known<'a, T> = HashMap<(&'a ArrayOp, Box<[ValueId]>), T, BuildHasherDefault<Words>>;
 
 /// Marks the instructions that outputs need.
 fn needed(program: &ArrayProgram) -> Vec<bool> {
@@ -61,18 +67,22 @@ impl ArrayProgram {
         let needed = needed(self);
         let mut b = ArrayBuilder::new(self.dtype())?;
         let mut new = vec![ValueId(0); self.n_values()];
-        let mut known: HashMap<(&ArrayOp, Box<[ValueId]>), Vec<ValueId>> = HashMap::new();
+        let mut known: Known<'_, Vec<ValueId>> = Known::default();
         for (at, instr) in self.instrs().iter().enumerate().filter(|(at, _)| needed[*at]) {
             let operands: Box<[ValueId]> = instr.operands.iter().map(|v| new[v.at()]).collect();
-            let is_own = matches!(instr.op, ArrayOp::Input(_)) || !is_done_once(at);
-            let results = match known.get(&(&instr.op, operands.clone())) {
-                Some(results) if !is_own => results.clone(),
-                _ => b.push_all(instr.op.clone(), &operands)?,
+            let results = match matches!(instr.op, ArrayOp::Input(_)) || !is_done_once(at) {
+                true => b.push_all(instr.op.clone(), &operands)?,
+                false => match known.entry((&instr.op, operands)) {
+                    Entry::Occupied(known) => known.get().clone(),
+                    Entry::Vacant(new) => {
+                        let results = b.push_all(instr.op.clone(), &new.key().1)?;
+                        new.insert(results).clone()
+                    }
+                },
             };
             for (v, &now) in self.results(at).zip(&results) {
                 new[v.at()] = now;
             }
-            known.insert((&instr.op, operands), results);
         }
         let outputs: Vec<_> = self.outputs().iter().map(|v| new[v.at()]).collect();
         b.finish(&outputs)
@@ -81,7 +91,7 @@ impl ArrayProgram {
     /// For each value the first equal one.
     pub(super) fn first_alike(&self) -> Vec<ValueId> {
         let mut first: Vec<_> = (0..self.n_values() as u32).map(ValueId).collect();
-        let mut known: HashMap<(&ArrayOp, Box<[ValueId]>), usize> = HashMap::new();
+        let mut known: Known<'_, usize> = Known::default();
         for (at, instr) in self.instrs().iter().enumerate().filter(|(_, instr)| !matches!(instr.op, ArrayOp::Input(_)))
         {
             let operands = instr.operands.iter().map(|v| first[v.at()]).collect();

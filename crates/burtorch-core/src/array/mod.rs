@@ -35,6 +35,7 @@
 
 mod dims;
 mod row;
+mod words;
 
 mod kinds;
 

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::super::instr::{ArrayProgram, Data, Type};
 use super::super::plan::{Floats, Plan, Run};
 use super::super::reverse::Variable;
+use super::super::words::Words;
 use super::split::{Begun, Kept, Reverse, Split};
 use crate::error::Result;
 use crate::scalar::DType;
@@ -137,29 +138,6 @@ impl Kernel {
 
     fn bytes(&self) -> usize {
         self.forward.bytes() + lock(&self.backs).iter().map(|back| back.ready.bytes()).sum::<usize>()
-    }
-}
-
-/// A hash of words: those of programs are long, and all of them count.
-#[derive(Default)]
-struct Words(u64);
-
-impl Hasher for Words {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-    fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-    fn write_usize(&mut self, word: usize) {
-        self.write_u64(word as u64);
     }
 }
 

@@ -255,6 +255,9 @@ pub(super) fn step_of<E: ArrayFloat>(op: BlockOp, all: [bool; 3]) -> Step<E> {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+pub(super) use functions::function_of;
+
 mod functions {
     //! A step for each elementary function.
     use super::*;
@@ -281,6 +284,24 @@ mod functions {
             $( struct $hrow2; impl Number for $hrow2 {
                 fn of<E: ArrayFloat>(x: E, y: E, _: E) -> E { Elementary::$hname2(x, y) }
             } )*
+
+            /// A function that machine code calls; of one number, the first one.
+            #[cfg(target_arch = "x86_64")]
+            pub(in super::super) fn function_of(function: Function) -> extern "sysv64" fn(f64, f64) -> f64 {
+                extern "sysv64" fn of<O: Number>(x: f64, y: f64) -> f64 {
+                    O::of(x, y, y)
+                }
+                match function {
+                    $( Function::$row => of::<$row>, )*
+                    $( Function::$hrow => of::<$hrow>, )*
+                    $( Function::$row2 => of::<$row2>, )*
+                    $( Function::$hrow2 => of::<$hrow2>, )*
+                    Function::Sqrt => of::<Root>,
+                    Function::Abs => of::<Magnitude>,
+                    Function::Floor => of::<super::Floor>,
+                    Function::Ceil => of::<super::Ceil>,
+                }
+            }
 
             pub(super) fn step_of_function<E: ArrayFloat>(function: Function, last: [bool; 2]) -> Step<E> {
                 match function {

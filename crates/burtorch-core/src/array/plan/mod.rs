@@ -39,6 +39,8 @@ mod carried;
 mod inner;
 mod invariant;
 mod jumps;
+#[cfg(target_arch = "x86_64")]
+mod native;
 mod never;
 mod number_loop;
 mod signs;

@@ -71,3 +71,24 @@ fn result(operation: &Operation, is_reached: &[bool]) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::together::tests::{self, ZEROS_AND_OTHERS, all_operations};
+    use super::*;
+
+    #[test]
+    fn what_is_never_unreached_is_never_unreached() {
+        for op in all_operations() {
+            for case in 0..1 << 12 {
+                let is_reached = [0, 1, 2].map(|k| case >> (9 + k) & 1 > 0);
+                let numbers = [0, 3, 6].map(|shift| ZEROS_AND_OTHERS[case >> shift & 7]);
+                let is_unreached = |x: f64| x.to_bits() == 1 << 63;
+                let is_given = (0..3).all(|k| !(is_reached[k] && is_unreached(numbers[k])));
+                if is_given && result(&Operation { op, of: [0, 1, 2], to: 3 }, &is_reached) {
+                    assert!(!is_unreached(tests::result(op, numbers)), "{op:?} of {numbers:?}");
+                }
+            }
+        }
+    }
+}

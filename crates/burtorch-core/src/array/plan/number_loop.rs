@@ -121,12 +121,12 @@ impl<E: ArrayFloat> NumberLoop<E> {
                 results.copy_from_slice(of_carries);
                 let kept = [of_carries, &[count]].concat();
                 simplify(&mut work, &mut straight.slots, arguments.len(), &kept);
-                (Code::new(&work, &kept, straight.left), None, Some(count))
+                (Code::repeated(&work, &kept, straight.left), None, Some(count))
             }
             goes_on => {
                 let mut code = |work: &mut Vec<Item>, kept: &[usize]| {
                     simplify(work, &mut straight.slots, arguments.len(), kept);
-                    Code::new(work, kept, straight.left)
+                    Code::repeated(work, kept, straight.left)
                 };
                 let code_of_step = code(&mut work, &results);
                 let condition = goes_on.map(|(mut work, of)| (code(&mut work, &[of]), of));

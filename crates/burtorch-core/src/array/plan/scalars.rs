@@ -8,10 +8,15 @@
 //! programs.
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+use std::any::TypeId;
+
 use super::super::expansion::MathOp;
 use super::actions::{IsEqual, IsLess, IsLessEqual, Same, step, step_of, stop};
 use super::jumps::{Instr, Step, again, jump, moves, two_moves, unless, unless_holds};
 use super::math::{ArrayFloat, BlockOp};
+#[cfg(target_arch = "x86_64")]
+use super::native::Native;
 use super::schedule::scheduled;
 use super::together::{Item, Operation, all_reads, together};
 use crate::error::Result;
@@ -35,6 +40,9 @@ const STEPS: f64 = 256.0;
 pub(super) struct Code<E> {
     instrs: Vec<Instr<E>>,
     slots: usize,
+    /// The same as machine code.
+    #[cfg(target_arch = "x86_64")]
+    native: Option<Native>,
     /// The slot that holds how many steps of loops come before the next pause.
     left: Option<usize>,
     /// The operation that was appended last, and the number of its instruction.
@@ -44,9 +52,27 @@ pub(super) struct Code<E> {
 impl<E: ArrayFloat> Code<E> {
     /// Makes work ready. Numbers in the slots `kept` are read afterwards; `left` is a slot of its own, if there are loops.
     pub(super) fn new(work: &[Item], kept: &[usize], left: Option<usize>) -> Self {
-        let mut code = Code { instrs: Vec::new(), slots: left.map_or(0, |left| left + 1), left, last: None };
+        let mut code = Code {
+            instrs: Vec::new(),
+            #[cfg(target_arch = "x86_64")]
+            native: None,
+            slots: left.map_or(0, |left| left + 1),
+            left,
+            last: None,
+        };
         code.append(work, &all_reads(work, kept));
         code.push(stop::<E>, &[], 0);
+        code
+    }
+
+    /// The same for work that is repeated: as machine code where that can be.
+    pub(super) fn repeated(work: &[Item], kept: &[usize], left: Option<usize>) -> Self {
+        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
+        let mut code = Self::new(work, kept, left);
+        #[cfg(target_arch = "x86_64")]
+        if TypeId::of::<E>() == TypeId::of::<f64>() {
+            code.native = Native::new(work, code.slots, &all_reads(work, kept), left);
+        }
         code
     }
 
@@ -180,6 +206,19 @@ impl<E: ArrayFloat> Code<E> {
     /// Behind `slots` lie as many as the code names.
     #[inline(always)]
     unsafe fn run_on(&self, slots: *mut E) -> Result<()> {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(native) = &self.native {
+            let mut work = interrupt::Work::default();
+            let mut at = native.first();
+            loop {
+                // SAFETY: by the contract, as there is such code of f64 only.
+                at = unsafe { native.run(slots.cast(), at) };
+                let (Some(left), false) = (self.left, at.is_null()) else { return Ok(()) };
+                // SAFETY: this slot is one of them.
+                unsafe { *slots.add(left) = <E as Real>::of(STEPS) };
+                work.add(self.instrs.len() * 4 * STEPS as usize)?;
+            }
+        }
         let mut at = self.instrs.as_ptr();
         let mut work = interrupt::Work::default();
         loop {
@@ -228,6 +267,11 @@ impl<E: ArrayFloat> Code<E> {
             }
         }
         Ok(())
+    }
+
+    #[cfg(all(test, target_arch = "x86_64"))]
+    pub(super) fn is_native(&self) -> bool {
+        self.native.is_some()
     }
 
     /// How many operations there are.

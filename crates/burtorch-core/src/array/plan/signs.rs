@@ -115,3 +115,35 @@ fn signs(operation: &Operation, is_reached: &[bool]) -> [Sign; 3] {
         _ => [Matters; 3],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::together::tests::{ZEROS_AND_OTHERS, all_operations, result};
+    use super::*;
+
+    /// Of each operand of each operation, beside others that may be -0.0 and those that may not.
+    #[test]
+    fn signs_of_zeros_act_as_the_table_says() {
+        for op in all_operations() {
+            let operation = Operation { op, of: [0, 1, 2], to: 3 };
+            for (k, case) in (0..operation.arity()).flat_map(|k| (0..1 << 12).map(move |case| (k, case))) {
+                let is_reached = [0, 1, 2].map(|other| other != k && case >> (9 + other) & 1 > 0);
+                let mut numbers = [0, 3, 6].map(|shift| ZEROS_AND_OTHERS[case >> shift & 7]);
+                if (0..3).any(|other| is_reached[other] && numbers[other].to_bits() == 1 << 63) {
+                    continue;
+                }
+                let [x, y] = [0.0, -0.0].map(|zero| {
+                    numbers[k] = zero;
+                    result(op, numbers)
+                });
+                let is_same = x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
+                let holds = match signs(&operation, &is_reached)[k] {
+                    Sign::Nothing => is_same,
+                    Sign::Passes => is_same || x == 0.0 && y == 0.0,
+                    Sign::Matters => true,
+                };
+                assert!(holds, "{op:?} of {numbers:?}, operand {k}: {x} and {y}");
+            }
+        }
+    }
+}

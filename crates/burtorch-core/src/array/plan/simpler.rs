@@ -319,6 +319,7 @@ mod tests {
             let mut simple = slots.clone();
             simplify(&mut work, &mut simple, ARGUMENTS, &kept);
             let code = [&before, &work].map(|work| Code::new(work, &kept, Some(nest.slots)));
+            let fast = Code::repeated(&work, &kept, Some(nest.slots));
             counts.iter_mut().zip(&code).for_each(|(count, code)| *count += code.len());
             for _ in 0..3 {
                 for argument in 0..ARGUMENTS {
@@ -326,11 +327,14 @@ mod tests {
                     simple[argument] = slots[argument];
                 }
                 interpret(&before, &mut slots);
+                let mut by_fast = simple.clone();
                 code[1].run(&mut simple).unwrap();
+                fast.run(&mut by_fast).unwrap();
                 let bits = |slots: &[f64]| -> Vec<_> {
                     kept.iter().map(|&k| if slots[k].is_nan() { 1 } else { slots[k].to_bits() }).collect()
                 };
                 assert_eq!(bits(&simple), bits(&slots), "seed {seed}");
+                assert_eq!(bits(&by_fast), bits(&slots), "seed {seed}, as machine code");
             }
         }
         assert!(counts[1] * 2 < counts[0], "{counts:?}");

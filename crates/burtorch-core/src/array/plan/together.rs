@@ -169,13 +169,15 @@ pub(super) mod tests {
             work.iter().zip(&operations).for_each(|(item, operation)| {
                 Code::new(std::slice::from_ref(item), &[operation.to], None).run(&mut expected).unwrap();
             });
-            let code = Code::new(&work, &kept, None);
-            code.run(&mut slots).unwrap();
-            together += operations.len() + 1 - code.len();
             let bits = |slots: &[f64]| kept.map(|k| if slots[k].is_nan() { 1 } else { slots[k].to_bits() });
-            assert_eq!(bits(&slots), bits(&expected), "seed {seed}");
+            for new in [Code::new, Code::repeated] {
+                let (code, mut slots) = (new(&work, &kept, None), slots);
+                code.run(&mut slots).unwrap();
+                together += operations.len() + 1 - code.len();
+                assert_eq!(bits(&slots), bits(&expected), "seed {seed}");
+            }
         }
-        assert!(together > 3000, "{together}");
+        assert!(together > 6000, "{together}");
     }
 
     /// Random work of which every part may be a choice or a loop. The slots from `numbers` on hold 0, 1, 3, 700 and -0.0.
@@ -309,13 +311,47 @@ pub(super) mod tests {
             inside.push(carry);
             let mut body = self.work(&mut inside, if times == self.numbers + 3 { 0 } else { depth });
             let (less, left) = self.operation(MathOp::Sub, [counter, self.numbers + 1, 0]);
-            let moves = [(inside[inside.len() - 1], carry), (left, counter)];
             body.push(less);
-            body.extend(moves.map(|(from, to)| Item::Move { from, to }));
+            let from = inside[inside.len() - 1];
+            body.push(match self.below(3) {
+                // Also of what the loop does not change.
+                0 => {
+                    let of = [(); 3].map(|()| if self.below(2) == 0 { known[self.below(known.len())] } else { from });
+                    Item::Operation(Operation { op: BlockOp::Math(MathOp::Add), of, to: carry })
+                }
+                _ => Item::Move { from, to: carry },
+            });
+            body.push(Item::Move { from: left, to: counter });
             work.push(Item::Loop { condition: vec![condition], of, body });
             known.push(carry);
         }
     }
+
+    /// All but those done together; simple ones come first.
+    pub(in super::super) fn all_operations() -> Vec<BlockOp> {
+        use BlockOp::{
+            Contribution, ContributionNanOr, Hidden, IsUnreached, MulAdd, NanOr, Product, ReachedMulAdd, Resting,
+            RestingProduct, RestingQuotient,
+        };
+        let ops = [Contribution, ContributionNanOr, Hidden, IsUnreached, MulAdd, NanOr, Product, ReachedMulAdd];
+        let math = [MathOp::Add, MathOp::Sub, MathOp::Mul, MathOp::Div, MathOp::Neg, MathOp::Less, MathOp::LessEqual];
+        let more = [MathOp::Equal, MathOp::IsNan, MathOp::Select, MathOp::Add, MathOp::Sub, MathOp::Mul];
+        let functions = Function::ALL.iter().map(|&function| MathOp::Function(function));
+        let math = math.into_iter().chain(more).chain(functions).map(BlockOp::Math);
+        ops.into_iter().chain([Resting, RestingProduct, RestingQuotient]).chain(math).collect()
+    }
+
+    /// What an operation makes of numbers.
+    pub(in super::super) fn result(op: BlockOp, [x, y, z]: [f64; 3]) -> f64 {
+        let mut slots = [x, y, z, 0.0];
+        let operation = Operation { op, of: [0, 1, 2], to: 3 };
+        Code::new(&[Item::Operation(operation)], &[3], None).run(&mut slots).unwrap();
+        slots[3]
+    }
+
+    /// Zeros and others.
+    pub(in super::super) const ZEROS_AND_OTHERS: [f64; 8] =
+        [0.0, -0.0, 1.5, -2.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 5e-324];
 
     /// One after the other.
     pub(in super::super) fn interpret(work: &[Item], slots: &mut [f64]) {
@@ -350,8 +386,8 @@ pub(super) mod tests {
             let mut expected = slots.clone();
             interpret(&work, &mut expected);
             let kept = [known[known.len() - 1], known[known.len() / 2]];
-            let code = Code::new(&work, &kept, Some(left));
-            for run in 0..2 {
+            let codes = [Code::new, Code::repeated].map(|new| new(&work, &kept, Some(left)));
+            for (run, code) in codes.iter().chain(&codes).enumerate() {
                 code.run(&mut slots).unwrap();
                 let bits = |slots: &[f64]| kept.map(|k| if slots[k].is_nan() { 1 } else { slots[k].to_bits() });
                 assert_eq!(bits(&slots), bits(&expected), "seed {seed}, run {run}");
