@@ -35,6 +35,12 @@ pub fn filled<T: Clone>(entry: T, n: usize, what: &'static str) -> Result<Vec<T>
     Ok(list)
 }
 
+/// A list of `n` entries that are 0. Pages of a long list take memory when they are first written, not here.
+pub fn zeros<T: Clone + Default>(n: usize, what: &'static str) -> Result<Vec<T>> {
+    // The standard library has no such list that may fail, and a refusal after the question unwinds.
+    if has_room(n.saturating_mul(size_of::<T>())) { Ok(vec![T::default(); n]) } else { Err(refused::<T>(n, what)) }
+}
+
 /// A copy of the entries.
 pub fn copied<T: Clone>(entries: &[T], what: &'static str) -> Result<Vec<T>> {
     let mut list = list_for(entries.len(), what)?;

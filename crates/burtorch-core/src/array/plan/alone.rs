@@ -66,7 +66,7 @@ impl<E: ArrayFloat> Alone<E> {
             }
             _ => (0, 0),
         };
-        let (floats, ints) = (room(floats, E::default())?, [room(ints, 0)?, room(ints, 0)?]);
+        let (floats, ints) = (room(floats)?, [room(ints)?, room(ints)?]);
         Ok(Alone { op, of, ty, to, is_in_place, product, at, floats, ints })
     }
 

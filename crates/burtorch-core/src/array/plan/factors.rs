@@ -74,8 +74,8 @@ impl<E: ArrayFloat> Factors<E> {
             batch,
             extents,
             sides,
-            workspace: room(len, E::default())?,
-            reached: room(sides[1], false)?,
+            workspace: room(len)?,
+            reached: room(sides[1])?,
         })
     }
 
