@@ -415,6 +415,15 @@ class Program:
             total, k = total + np.sum(np.tanh(value * 0.3) * weights), k + n
         return total
 
+    def is_tame(self, *arrays):
+        """Whether all numbers are moderate at these arguments."""
+        values = list(arrays)
+        for f, of in self.steps:
+            values.append(self.applied(f, of, values, self.indices))
+            if not (np.isfinite(values[-1]).all() and np.abs(values[-1]).max(initial=0) < 1e4):
+                return False
+        return True
+
     def __call__(self, *arrays):
         n = len(self.arguments)
         values, indices = list(arrays[:n]), arrays[n:] or self.indices

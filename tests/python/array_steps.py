@@ -236,7 +236,7 @@ def pair_step(dice):
             regression,
             in_sequence(lambda x, y: np.convolve(x, y, mode)),
             in_sequence(lambda x, y: correlated(x, y, mode)),
-            lambda x, y: np.cross(x, y) if x.ndim and x.shape[-1] == 3 else x * y,
+            lambda x, y: np.cross(x, y) if x.shape[-1:] == y.shape[-1:] == (3,) else x * y,
             lambda x, y: np.sum(x * y, -1) if is_complex(x, y) else np.linalg.vecdot(x, y),
             np.matvec,
             vecmat,

@@ -1,11 +1,12 @@
 """Random programs over arrays against NumPy: values, first derivatives by steps along imaginary numbers, and second
-derivatives by differences of the first, in every mode and in eager code.
+derivatives by differences of the first, in every mode and in eager code, over rows, in containers, and in float32.
 
 As a script it counts: ``python test_random_arrays.py 100000 7`` checks 10^5 programs that no other seed than 7 draws.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -119,6 +120,9 @@ def check(seed, *, ties=False, modes=True):
 def check_elsewhere(seed, body, moving, x, v):
     """The same planned program at other numbers."""
     try:
+        with np.errstate(all="ignore"):
+            if not body.is_tame(*x):
+                return
         value, first, _ = reference(body, x, v, kinks=True)
     except UnsuitableError:
         return
@@ -204,6 +208,35 @@ def check_rows(seed):
     return True
 
 
+def check_float32(seed):
+    """Whether a program could be run in float32, within what rounded arguments change."""
+    try:
+        body, x, v, _ = drawn(seed)
+        short = [a.astype(np.float32) for a in x]
+        exact = [a.astype(float) for a in short]
+        value, first, _ = reference(body, exact, v, kinks=True)
+        waves = [np.cos(7.0 * np.arange(a.size)).reshape(a.shape) for a in x]
+        near_by = [[a * (1 + size * w) for a, w in zip(exact, waves, strict=True)] for size in (2e-6, -2e-6, 5e-6)]
+        others = [reference(body, a, v, kinks=True)[:2] for a in near_by]
+    except UnsuitableError:
+        return False
+    f = bt.value_and_grad(bt.function(body, dtype="float32"), argnums=tuple(range(len(x))))
+    (found, gradient), (forward, _) = bt.jvp(f)(*short, *(d.astype(np.float32) for d in v))
+    product, size = along(gradient, v)
+    unsure = max(abs(other[0] - value) for other in others), max(abs(other[1] - first) for other in others)
+    if unsure[0] > 1e-3 * max(1, abs(value)) or unsure[1] > 3e-3 * size:
+        return False
+    assert abs(found - value) <= 2e-3 * max(1, abs(value)) + 20 * unsure[0], (seed, "float32 value", found, value)
+    for name, slope in (("gradient", product), ("jvp", forward)):
+        assert abs(slope - first) <= 1e-2 * size + 20 * unsure[1], (seed, f"float32 {name}", slope, first)
+    return True
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_random_programs_in_float32(block):
+    assert sum(check_float32(block * PROGRAMS + k) for k in range(PROGRAMS)) > 0.5 * PROGRAMS
+
+
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_random_programs_over_rows(block):
     checked = sum(check_rows(block * PROGRAMS + k) for k in range(PROGRAMS))
@@ -211,10 +244,11 @@ def test_random_programs_over_rows(block):
 
 
 def main(programs, seed):
-    """Checks programs until as many have been checked; every eighth in all modes, every fortieth over rows."""
+    """Checks programs until as many have been checked; every eighth in all modes, some over rows, some in float32."""
     global SEED
     SEED = seed
     checked, wrong, number, start = 0, 0, 0, time.monotonic()
+    gc.freeze()  # the modules
     warnings.simplefilter("ignore")
     while checked < programs:
         number += 1
@@ -222,6 +256,8 @@ def main(programs, seed):
             checked += check(number, ties=number % 5 == 0, modes=number % 8 == 0)
             if number % 40 == 1:
                 check_rows(number)
+            elif number % 40 == 21:
+                check_float32(number)
         except Exception:  # every failure is printed, and the next program is drawn
             wrong += 1
             print(f"program {number}", traceback.format_exc(limit=-3), flush=True)

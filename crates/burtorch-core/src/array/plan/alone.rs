@@ -198,6 +198,9 @@ impl<E: ArrayFloat> Alone<E> {
                     }
                 }
             }
+            ArrayOp::ReducePull(Reduce::Max | Reduce::Min, _) => {
+                kernels::shares_of_extremes(whole(0), whole(1), whole(2), to);
+            }
             ArrayOp::Dot(_) => {
                 let Some(product) = &mut self.product else { return Ok(()) };
                 if of.len() == 2 {

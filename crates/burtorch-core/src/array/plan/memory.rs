@@ -11,10 +11,10 @@ use super::super::instr::{Data, Shared};
 use super::draft::{Kept, Need};
 use super::place::Source;
 use crate::error::Result;
-use crate::memory::{list_for, zeros};
+use crate::memory::{ZeroBytes, list_for, zeros};
 
 /// `len` times 0, or an error if there is no memory.
-pub(super) fn room<T: Clone + Default>(len: usize) -> Result<Vec<T>> {
+pub(super) fn room<T: ZeroBytes>(len: usize) -> Result<Vec<T>> {
     zeros(len, "an array program")
 }
 
@@ -71,7 +71,7 @@ impl<T: 'static> Bank<T> {
 }
 
 /// Constants of a type: those of others are empty, so that numbers stay.
-pub(super) fn bank<T: Clone + Default + 'static>(
+pub(super) fn bank<T: Clone + ZeroBytes + 'static>(
     kept: &[Kept],
     (sizes, stacks): (&[usize], usize),
     own: impl Fn(&Kept) -> Option<Vec<T>>,
