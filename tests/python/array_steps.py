@@ -78,7 +78,7 @@ UNARY = [
     own(lambda x: np.ldexp(x, 2), lambda x: 4 * x),
     lambda x: np.heaviside(real(x), 0.5) * x,
     lambda x: np.float_power(2 + np.sin(x), 1.5),
-    lambda x: np.where(np.signbit(real(x)), x * x, -x),
+    lambda x: np.where(sign_bit(x), x * x, -x),
     lambda x: np.where(np.logical_and(real(x) > 0, real(x) <= 1), np.sqrt(x), 0.25),
     lambda x: np.where(~(real(x) < 0.3) ^ (real(x) >= 1), x, np.sin(x)),
     lambda x: np.where(np.isnan(np.log(real(x))), x, np.log(x)),
@@ -100,7 +100,7 @@ BINARY = [
     logaddexp2,
     own(np.fmax, maximum),
     own(np.fmin, minimum),
-    own(np.copysign, lambda x, y: np.where(np.signbit(real(x)) == np.signbit(real(y)), x, -x)),
+    own(np.copysign, lambda x, y: np.where(sign_bit(x) == sign_bit(y), x, -x)),
     lambda x, y: np.where(np.logical_or(real(x) > 0, real(y) > 0), x, np.log(y)),
     lambda x, y: np.true_divide(x, 2 + np.cos(y)),
     lambda x, y: np.where(np.logical_xor(real(x) > 0, real(y) > 0), x * y, np.sqrt(0.1 + x * y)),
@@ -117,6 +117,13 @@ BINARY = [
     lambda x, y: np.dstack([x, y]),
     lambda x, y: np.block([[np.atleast_2d(x)], [np.atleast_2d(y)]]),
 ]
+
+
+def sign_bit(x):
+    """Complex arithmetic loses the sign of 0."""
+    if is_complex(x) and (x.real == 0).any():
+        raise UnsuitableError
+    return np.signbit(real(x))
 
 
 def average(x, axis, keepdims):
