@@ -4,9 +4,9 @@
 >>> from burtorch.autograd import grad
 >>> from burtorch.autograd.scipy.integrate import odeint
 >>> t = np.array([0.0, 1.0])
-    >>> slope = grad(lambda k: odeint(lambda y, t, k: k * y, np.array([1.0]), t, (k,))[-1, 0])(0.5)
-    >>> round(slope, 5)
-    1.64872
+>>> slope = grad(lambda k: odeint(lambda y, t, k: k * y, np.array([1.0]), t, (k,))[-1, 0])(0.5)
+>>> round(slope, 5)
+1.64872
 """
 
 from __future__ import annotations
