@@ -11,6 +11,7 @@ import random
 import numpy as np
 
 import burtorch as bt
+from array_steps import further_step
 from imaginary_steps import (
     UnsuitableError,
     absolute,
@@ -277,7 +278,10 @@ def step(dice, values, indices):
     """A function, and the numbers of the values that it takes."""
     of = dice.randrange(len(values)), dice.randrange(len(values))
     x = values[of[0]]
-    kind = dice.randrange(20)
+    kind = dice.randrange(28)
+    if kind > 19:
+        f, count = further_step(dice, x, axes)
+        return f, of[:count]
     if kind < 4 or (x.ndim == 0 and kind < 12):
         return dice.choice(UNARY), of[:1]
     if kind < 8:
@@ -306,13 +310,40 @@ def step(dice, values, indices):
     if kind == 17:
         return matrix_step(dice), of[:1]
     if kind == 18 and indices and x.shape[axis]:
-        k, n = dice.randrange(len(indices)), x.shape[axis]
-        return Chosen(lambda x, i: np.take(x, i[k] % n, axis=axis)), of[:1]
+        return Chosen(chosen_step(dice, x.shape[axis], axis, indices)), of[:1]
     return nested_step(dice, x), of[:1]
 
 
+def chosen_step(dice, n, axis, indices):
+    """A step that reads integers or a mask."""
+    k = dice.randrange(len(indices))
+    if indices[k].dtype == bool:
+        return dice.choice(
+            [
+                lambda x, i: np.where(i[k], x, np.sin(x)),
+                lambda x, i: x * i[k],
+                lambda x, i: np.where(i[k], np.log(x), 0.5),
+                lambda x, i: np.where(~i[k] & (real(x) > 0), np.sqrt(x), x),
+                lambda x, i: x + np.sum(i[k]),
+            ]
+        )
+    return dice.choice(
+        [
+            lambda x, i: np.take(x, i[k] % n, axis=axis),
+            lambda x, i: x * i[k],
+            lambda x, i: x ** (i[k] % 4),
+            lambda x, i: x - i[k] // 2,
+            lambda x, i: np.where(i[k] % 3 == 0, x, np.cos(x)),
+            lambda x, i: x / (1 + i[k]),
+            lambda x, i: i[k] * np.sin(x) - np.max(i[k]),
+            lambda x, i: np.take(x, np.argsort(np.ravel(i[k])) % n, axis=axis),
+            lambda x, i: x * np.cumsum(np.ravel(i[k]))[-1],
+        ]
+    )
+
+
 class Chosen:
-    """A function that takes the indices of the program as well."""
+    """A function that takes the integers and masks of the program as well."""
 
     def __init__(self, f):
         self.f = f
@@ -333,8 +364,17 @@ class Program:
         if dice.random() < 0.3:
             shape = tuple(dice.randrange(1, 4) for _ in range(dice.randrange(3)))
             self.indices.append(np.array([dice.randrange(9) for _ in range(int(np.prod(shape)))]).reshape(shape))
+        shape = shapes[0][dice.randrange(len(shapes[0]) + 1) :]
+        if dice.random() < 0.2:
+            self.indices.append(np.array([dice.randrange(9) for _ in range(int(np.prod(shape)))], int).reshape(shape))
+        if dice.random() < 0.2:
+            self.indices.append(
+                np.array([dice.random() < 0.5 for _ in range(int(np.prod(shape)))], bool).reshape(shape)
+            )
         self.steps = []
         self.draw(dice, dice.randrange(2, 9))
+        # How numbers come together: of most programs in few operations, which are traced in less time.
+        self.is_joined = dice.random() < 0.7
 
     def draw(self, dice, steps):
         values, failed = list(self.arguments), 0
@@ -365,12 +405,24 @@ class Program:
         return np.sum(found, axis=0) if np.size(found) > LARGEST and np.ndim(found) else found
 
     def total(self, values):
+        if self.is_joined:
+            joined = np.concatenate([np.ravel(value) for value in values])
+            return np.sum(np.tanh(joined * 0.3) * np.cos(np.arange(1.0, joined.size + 1.0)))
         total, k = 0.0, 0
         for value in values:
             n = np.size(value)
             weights = np.cos(np.arange(k + 1.0, k + n + 1.0)).reshape(np.shape(value))
             total, k = total + np.sum(np.tanh(value * 0.3) * weights), k + n
         return total
+
+    def is_tame(self, *arrays):
+        """Whether all numbers are moderate at these arguments."""
+        values = list(arrays)
+        for f, of in self.steps:
+            values.append(self.applied(f, of, values, self.indices))
+            if not (np.isfinite(values[-1]).all() and np.abs(values[-1]).max(initial=0) < 1e4):
+                return False
+        return True
 
     def __call__(self, *arrays):
         n = len(self.arguments)

@@ -356,3 +356,18 @@ def test_plain_arrays_are_stacked_as_by_numpy():
         np.testing.assert_array_equal(bt.stack(x, y, axis=axis), np.stack([x, y], axis))
     with pytest.raises(ValueError, match="same shape"):
         bt.stack([x, y[0]])
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((0,), None), ((0, 2), None), ((2, 0), 1), ((0, 3), 0), ((2, 0, 3), (1, 2)), ((0, 0), (0, 1))]
+)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_norms_of_nothing_are_0_as_in_numpy(shape, axis, keepdims):
+    x = np.ones(shape)
+    is_vector = len(shape) == 1 or isinstance(axis, int)
+    for order in (None, 1, 2, 3.0, np.inf) if is_vector else (None, "fro", 1, np.inf):
+        expected = np.linalg.norm(x, order, axis, keepdims)
+        found = bt.function(lambda x: np.linalg.norm(x, order, axis, keepdims))(x)  # noqa: B023
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(np.linalg.norm(bt.array(x), order, axis, keepdims).data, expected)
+        assert bt.grad(lambda x: np.sum(np.linalg.norm(x, order, axis, keepdims)))(x).shape == shape  # noqa: B023

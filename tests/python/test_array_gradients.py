@@ -134,3 +134,74 @@ def test_unselected_elements_receive_nothing_from_an_infinite_slope():
         lambda y: np.where(x > 0, y, 0.0).sum(),
     ):
         assert same(bt.grad(lambda x: chosen(np.sqrt(x)))(x), np.array([[0, 0.25], [1 / 6, 0]]))  # noqa: B023
+
+
+@pytest.mark.parametrize("kind", ["max", "min"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 255, 256, 257, 1000])
+def test_winners_of_rows_of_any_length_share(kind, dtype, n):
+    rng = np.random.default_rng(n)
+    x = rng.integers(-9, 10, (5, n)).astype(dtype)
+    x[1] = 2.5
+    x[2] = -0.0
+    x[2, ::2] = 0.0
+    x[3, n // 2] = np.nan
+    x[4, n // 3] = np.inf if kind == "max" else -np.inf
+    weights = np.array([1.5, 3.0, 0.5, 2.0, -1.0], dtype)
+    top = getattr(np, kind)(x, axis=1, keepdims=True)
+    wins = (x == top) | np.isnan(top)
+    shares = np.where(
+        np.isnan(top), np.nan, np.where(wins, weights[:, None] / np.maximum(wins.sum(1, keepdims=True), 1), 0.0)
+    )
+    cases = {
+        "rows": (x, lambda x: getattr(np, kind)(x, axis=1), shares),
+        "columns": (x.T.copy(), lambda x: getattr(np, kind)(x, axis=0), shares.T),
+        "rows of a view": (x.T.copy(), lambda x: getattr(np, kind)(x.T, axis=1), shares.T),
+        "computed rows": (x, lambda x: getattr(np, kind)(2.0 * x, axis=1) * 0.5, shares),
+        "two axes": (x.reshape(5, n, 1), lambda x: getattr(np, kind)(x, axis=(1, 2)), shares.reshape(5, n, 1)),
+    }
+    for name, (given, reduced, expected) in cases.items():
+        f = bt.function(lambda x, reduced=reduced: np.sum(reduced(x) * weights), dtype=dtype)
+        np.testing.assert_array_equal(bt.grad(f)(given), expected.astype(dtype), err_msg=name)
+        graph = bt.Graph(dtype=dtype)
+        own = graph.array(given)
+        np.sum(reduced(own) * weights).backward()
+        np.testing.assert_array_equal(own.grad, expected.astype(dtype), err_msg=f"eager {name}")
+    # Rows without an adjoint pass none on, not even of infinite numbers.
+    chosen = bt.grad(bt.function(lambda x: np.sum(np.sqrt(getattr(np, kind)(x, axis=1)[:1])), dtype=dtype))
+    assert not np.asarray(chosen(np.abs(x[:3]) + 1))[1:].any()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda y, e: np.where(e > 0, e, y),
+        lambda y, e: e * y,
+        lambda y, e: e - y[None] + y * e,
+        lambda y, e: np.concatenate([e, e + y])[:, :2] @ np.ones((2, 3)),
+        lambda y, e: e @ np.outer(y, y),
+        lambda y, e: np.maximum(e, y),
+        lambda y, e: np.broadcast_to(y, (0, 3)),
+        lambda y, e: y[np.array([], int)],
+        lambda y, e: np.stack([y, y])[2:],
+        lambda y, e: bt.vmap(lambda row: row * y)(e),
+        lambda y, e: bt.scan(lambda c, row: (c + row.sum(), row * y), 0.0, e)[1],
+        lambda y, e: np.repeat(y, 0),
+        lambda y, e: np.linalg.solve(np.eye(3) + np.outer(y, y), e.T).T,
+    ],
+)
+def test_results_without_elements_pass_nothing_on(use):
+    # The derivative of the logarithm is not a number there, and 0 times it would not be either.
+    y, e = np.array([-1.0, 2.0, -3.0]), np.ones((0, 3))
+
+    def f(y, e):
+        return np.sum(use(np.log(y), e)) + np.sum(y)
+
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(bt.grad(f)(y, e), np.ones(3))
+        assert bt.jvp(f, (y, e), (np.ones(3), e))[1] == 3.0
+        np.testing.assert_array_equal(bt.jvp(bt.grad(f), (y, e), (np.ones(3), e))[1], np.zeros(3))
+        graph = bt.Graph()
+        own = graph.array(y)
+        f(own, graph.array(e)).backward()
+        np.testing.assert_array_equal(own.grad, np.ones(3))

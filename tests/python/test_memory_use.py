@@ -99,3 +99,32 @@ def test_peak_of_address_space(code, most):
     run = [sys.executable, "-c", PEAK.format(code=code)]
     found = float(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
     assert found < most, f"{found:.0f} MiB"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read from /proc")
+def test_recording_takes_no_memory_for_numbers():
+    code = """
+import numpy as np, burtorch as bt
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+def cost(c, p):
+    return np.sum(np.min(np.sum(p * p, 1)[:, None] - 2.0 * (p @ c.T) + np.sum(c * c, 1), axis=1))
+def direction(c, p):
+    slope, bend = bt.jvp(lambda c: bt.grad(cost)(c, p), (c,), (np.ones(c.shape),))
+    return slope / bend
+c, p = np.ones((10, 16)), np.ones((100, 16))
+bt.function(direction).trace(c, p)
+c, p = np.ones((100, 16)), np.ones((20000, 16))
+before = peak()
+f = bt.function(direction)
+f.trace(c, p)
+traced = peak()
+f(c, p)
+print(traced - before, peak() - traced)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    traced, called = map(float, ran.stdout.split())
+    # One matrix of distances is 16 MB.
+    assert traced < 5
+    assert called > 16

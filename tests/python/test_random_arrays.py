@@ -1,11 +1,12 @@
 """Random programs over arrays against NumPy: values, first derivatives by steps along imaginary numbers, and second
-derivatives by differences of the first, in every mode and in eager code.
+derivatives by differences of the first, in every mode and in eager code, over rows, in containers, and in float32.
 
 As a script it counts: ``python test_random_arrays.py 100000 7`` checks 10^5 programs that no other seed than 7 draws.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -81,7 +82,8 @@ def check(seed, *, ties=False, modes=True):
         return False
     everything = tuple(range(len(x)))
     f = bt.value_and_grad(body, argnums=everything)
-    (found, gradient), (forward, moved) = bt.jvp(f, tuple(x), tuple(v))
+    moving = bt.jvp(f)
+    (found, gradient), (forward, moved) = moving(*x, *v)
     assert near(found, value, 1e-11), (seed, "value", found, value)
     product, size = along(gradient, v)
     assert near(product, first, 1e-9, size), (seed, "gradient", product, first)
@@ -89,6 +91,7 @@ def check(seed, *, ties=False, modes=True):
     curved, size = along(moved, v)
     if not ties:
         assert near(curved, second, 1e-4, size), (seed, "forward over reverse", curved, second)
+    check_elsewhere(seed, body, moving, [0.5 - a if ties else 0.9 * a - 0.03 for a in x], v)
     if not modes:
         return True
     given = (*x, *body.indices)
@@ -108,7 +111,68 @@ def check(seed, *, ties=False, modes=True):
     assert near(float(result), value, 1e-11), (seed, "eager value")
     product, size = along([np.asarray(a.grad) for a in own], v)
     assert near(product, first, 1e-9, size), (seed, "eager gradient", product, first)
+    check_other_arguments(seed, body, x, gradient)
+    if not ties:
+        check_other_products(seed, body, x, v, moved)
     return True
+
+
+def check_elsewhere(seed, body, moving, x, v):
+    """The same planned program at other numbers."""
+    try:
+        with np.errstate(all="ignore"):
+            if not body.is_tame(*x):
+                return
+        value, first, _ = reference(body, x, v, kinks=True)
+    except UnsuitableError:
+        return
+    (found, gradient), (forward, _) = moving(*x, *v)
+    assert near(found, value, 1e-11), (seed, "value elsewhere", found, value)
+    product, size = along(gradient, v)
+    assert near(product, first, 1e-9, size), (seed, "gradient elsewhere", product, first)
+    assert near(forward, first, 1e-9, size), (seed, "jvp elsewhere", forward, first)
+
+
+def nested(x, indices):
+    """The arguments of a program in containers."""
+    return {"first": x[0], "rest": [(a,) for a in x[1:]]}, (list(indices), None)
+
+
+def check_other_arguments(seed, body, x, gradient):
+    """Arguments in containers, and of fewer digits."""
+
+    def of_nested(tree, others):
+        return body(tree["first"], *(a for (a,) in tree["rest"]), *others[0])
+
+    value, found = bt.value_and_grad(of_nested)(*nested(x, body.indices))
+    again, expected = bt.value_and_grad(body, argnums=tuple(range(len(x))))(*x, *body.indices)
+    assert value == again or (value != value and again != again), (seed, "nested value", value, again)
+    for by_place, one in zip([found["first"], *(a for (a,) in found["rest"])], expected, strict=True):
+        np.testing.assert_array_equal(by_place, one)
+    short = [a.astype(np.float32) for a in x]
+    alone = bt.value_and_grad(body, argnums=tuple(range(len(x))))
+    (value, found), (again, expected) = alone(*short), alone(*(a.astype(float) for a in short))
+    assert value == again or (value != value and again != again), (seed, "value of fewer digits", value, again)
+    for one, full in zip(found, expected, strict=True):
+        assert np.asarray(one).dtype == np.float32 or np.ndim(one) == 0, (seed, "dtype")
+        np.testing.assert_array_equal(np.asarray(one, np.float32), np.asarray(full, np.float32))
+
+
+def check_other_products(seed, body, x, v, moved):
+    """Products with the Hessian, and for few numbers the Hessian itself."""
+    everything = tuple(range(len(x)))
+    scale = max(1.0, *(np.abs(m).max(initial=0) for m in moved))
+    along_v = bt.hvp(body, tuple(x), tuple(v))
+    for found, expected in zip(along_v if len(x) > 1 else [along_v], moved, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * scale, err_msg=f"hvp {seed}")
+    if sum(a.size for a in x) <= 12:
+        rows = bt.hessian(body, argnums=everything)(*x)
+        for row, expected in zip(rows, moved, strict=True):
+            found = sum(np.tensordot(part, d, d.ndim) for part, d in zip(row, v, strict=True))
+            np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8 * scale, err_msg=f"Hessian {seed}")
+        _, pulled = bt.vjp(body, *x)
+        for found, expected in zip(pulled(1.0), bt.grad(body, argnums=everything)(*x), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, err_msg=f"vjp {seed}")
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -133,12 +197,44 @@ def check_rows(seed):
     stacked = [np.stack([a * (1 + 0.003 * k) for k in range(rows)]) for a in x]
     f = bt.value_and_grad(body, argnums=tuple(range(len(x))))
     expected = {k: f(*(a[k] for a in stacked)) for k in (0, 41, rows - 1)}
+    # Far from the arguments that were drawn, logarithms may be of numbers below 0.
+    if not all(np.isfinite([value, *(np.sum(g) for g in gradient)]).all() for value, gradient in expected.values()):
+        return False
     values, gradients = bt.vmap(f)(*stacked)
     for k, (value, gradient) in expected.items():
         assert near(values[k], value, 1e-12), (seed, k, values[k], value)
         for found, by_row in zip(gradients, gradient, strict=True):
             np.testing.assert_allclose(found[k], by_row, rtol=1e-9, atol=1e-9 * max(1, np.abs(by_row).max(initial=0)))
     return True
+
+
+def check_float32(seed):
+    """Whether a program could be run in float32, within what rounded arguments change."""
+    try:
+        body, x, v, _ = drawn(seed)
+        short = [a.astype(np.float32) for a in x]
+        exact = [a.astype(float) for a in short]
+        value, first, _ = reference(body, exact, v, kinks=True)
+        waves = [np.cos(7.0 * np.arange(a.size)).reshape(a.shape) for a in x]
+        near_by = [[a * (1 + size * w) for a, w in zip(exact, waves, strict=True)] for size in (2e-6, -2e-6, 5e-6)]
+        others = [reference(body, a, v, kinks=True)[:2] for a in near_by]
+    except UnsuitableError:
+        return False
+    f = bt.value_and_grad(bt.function(body, dtype="float32"), argnums=tuple(range(len(x))))
+    (found, gradient), (forward, _) = bt.jvp(f)(*short, *(d.astype(np.float32) for d in v))
+    product, size = along(gradient, v)
+    unsure = max(abs(other[0] - value) for other in others), max(abs(other[1] - first) for other in others)
+    if unsure[0] > 1e-3 * max(1, abs(value)) or unsure[1] > 3e-3 * size:
+        return False
+    assert abs(found - value) <= 2e-3 * max(1, abs(value)) + 20 * unsure[0], (seed, "float32 value", found, value)
+    for name, slope in (("gradient", product), ("jvp", forward)):
+        assert abs(slope - first) <= 1e-2 * size + 20 * unsure[1], (seed, f"float32 {name}", slope, first)
+    return True
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_random_programs_in_float32(block):
+    assert sum(check_float32(block * PROGRAMS + k) for k in range(PROGRAMS)) > 0.5 * PROGRAMS
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -148,10 +244,11 @@ def test_random_programs_over_rows(block):
 
 
 def main(programs, seed):
-    """Checks programs until as many have been checked; every eighth in all modes, every fortieth over rows."""
+    """Checks programs until as many have been checked; every eighth in all modes, some over rows, some in float32."""
     global SEED
     SEED = seed
     checked, wrong, number, start = 0, 0, 0, time.monotonic()
+    gc.freeze()  # the modules
     warnings.simplefilter("ignore")
     while checked < programs:
         number += 1
@@ -159,6 +256,8 @@ def main(programs, seed):
             checked += check(number, ties=number % 5 == 0, modes=number % 8 == 0)
             if number % 40 == 1:
                 check_rows(number)
+            elif number % 40 == 21:
+                check_float32(number)
         except Exception:  # every failure is printed, and the next program is drawn
             wrong += 1
             print(f"program {number}", traceback.format_exc(limit=-3), flush=True)

@@ -4,7 +4,7 @@
 //! Promises: the functions for lists change nothing when they fail. After `unwind_refusals` every other failure unwinds with a
 //! text that begins with `REFUSED`, and the process continues. Does not know the purpose of the memory.
 
-use std::alloc::{Layout, alloc, dealloc, set_alloc_error_hook};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, set_alloc_error_hook};
 use std::hint::black_box;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -33,6 +33,38 @@ pub fn filled<T: Clone>(entry: T, n: usize, what: &'static str) -> Result<Vec<T>
         list.extend_from_within(..piece);
     }
     Ok(list)
+}
+
+/// Types of entries that are 0, or false, if all their bytes are 0.
+///
+/// # Safety
+///
+/// Zero bytes must be a valid entry.
+#[allow(unsafe_code)]
+pub unsafe trait ZeroBytes {}
+macro_rules! zero_bytes {
+    ($($type:ty)*) => { $(
+        // SAFETY: zero bytes are the number 0, or false.
+        #[allow(unsafe_code)]
+        unsafe impl ZeroBytes for $type {}
+    )* };
+}
+zero_bytes! { f64 f32 i64 bool }
+
+/// A list of `n` entries that are 0. Pages of a long list take memory when they are first written, not here.
+#[allow(unsafe_code)]
+pub fn zeros<T: ZeroBytes>(n: usize, what: &'static str) -> Result<Vec<T>> {
+    let layout = Layout::array::<T>(n).map_err(|_| refused::<T>(n, what))?;
+    if layout.size() == 0 {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the size is above zero.
+    let start = unsafe { alloc_zeroed(layout) }.cast::<T>();
+    if start.is_null() {
+        return Err(refused::<T>(n, what));
+    }
+    // SAFETY: the allocator of lists made it for `n` entries, and zero bytes are valid ones.
+    Ok(unsafe { Vec::from_raw_parts(start, n, n) })
 }
 
 /// A copy of the entries.

@@ -208,7 +208,7 @@ impl ArrayBuilder {
 const MANY: usize = 16;
 const FEW: usize = 32;
 
-/// Numbers of a row that a block holds as a whole, at most.
+/// Numbers of a row that a chain takes as a whole in a block, at most.
 pub(super) const ROW: usize = 256;
 
 impl ArrayBuilder {
@@ -236,11 +236,11 @@ impl ArrayBuilder {
     }
 }
 
-/// Whether these axes are the last ones and hold so many numbers that a chain of blocks takes whole rows of them.
+/// Whether these axes are the last ones and hold so many numbers that rows of them are worth a kernel.
 fn is_in_rows(dims: Dims, axes: Axes) -> bool {
     let first = dims.rank() - axes.len();
     let n: usize = dims[first..].iter().product();
-    axes.iter().all(|axis| axis >= first) && (slices::SHORT..=ROW).contains(&n)
+    axes.iter().all(|axis| axis >= first) && n >= slices::SHORT
 }
 
 /// Whether axes have no other between them.

@@ -173,7 +173,9 @@ impl Sweep<'_> {
     /// All instructions of a program, backwards.
     pub(super) fn run(&mut self, program: &ArrayProgram, active: &[bool]) -> Result<()> {
         for (at, instr) in program.instrs().iter().enumerate().rev() {
-            let gs: Vec<_> = program.results(at).map(|v| self.adjoints[v.at()].filter(|_| active[v.at()])).collect();
+            // An array without elements passes nothing on: the sum of no contributions is unreached, not 0.
+            let passes = |v: ValueId| active[v.at()] && program.type_of(v).dims.size() > 0;
+            let gs: Vec<_> = program.results(at).map(|v| self.adjoints[v.at()].filter(|_| passes(v))).collect();
             if gs.iter().all(Option::is_none) {
                 continue;
             }

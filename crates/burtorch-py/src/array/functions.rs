@@ -309,7 +309,7 @@ pub fn evaluated<'py>(
     let kinds: Vec<_> = given.iter().filter_map(Given::float_kind).collect();
     let is_float32 = !kinds.is_empty() && kinds.iter().all(|&kind| kind == Kind::F32);
     let (dtype, kind) = if is_float32 { (DType::Float32, Kind::F32) } else { (DType::Float64, Kind::F64) };
-    let source = Source::Numbers(arguments.iter().map(|x| x.clone().unbind()).collect());
+    let source = Source::Once(arguments.iter().map(|x| x.clone().unbind()).collect());
     let active = Active::begin(current(py), py, "a function of arrays", dtype, source)?;
     let inputs =
         given.iter().map(|given| Ok(active.input(given.type_of())?.into_any())).collect::<PyResult<Vec<_>>>()?;

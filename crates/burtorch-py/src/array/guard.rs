@@ -8,14 +8,14 @@
 
 use std::sync::Arc;
 
-use burtorch_core::array::{Cone, Dims, Element, Given as Known, Shared, Type, ValueId, View};
+use burtorch_core::array::{Cone, Data, Dims, Element, Given as Known, Shared, Type, ValueId, View};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::append::{append_call, innermost_of};
 use super::arguments::Given;
 use super::array::PyArray;
-use super::of_graph::numbers_hold;
+use super::of_graph::{numbers_hold, to_numpy};
 use super::run::{AnyRunner, Read};
 use super::trace::{ArrayTrace, Recording, Source};
 use crate::convert::errors::IntoPython;
@@ -45,10 +45,54 @@ pub fn truth(array: &Bound<'_, PyArray>) -> PyResult<bool> {
     let b = &mut recording.builder;
     let mask = b.convert(value, Element::Mask).and_then(|v| b.view(v, View::Reshape(Dims::SCALAR)));
     drop(content);
-    answer(trace, mask.or_raise(py)?)
+    match source_of(trace, mask.or_raise(py)?)? {
+        Found::Graph(array) => Ok(numbers_hold(&array)),
+        Found::Numbers(trace, value, objects) => {
+            asked_before(&trace, value).map_or_else(|| evaluated(&trace, value, &objects), Ok)
+        }
+        Found::Answers(answer) => Ok(answer),
+    }
 }
 
-fn answer(mut trace: Bound<'_, ArrayTrace>, mut value: ValueId) -> PyResult<bool> {
+/// The numbers of integers or of a mask in a trace whose program runs once, at these arguments: they have no derivative.
+/// Nothing in other traces, whose programs run again at other numbers.
+pub fn known_once<'py>(array: &Bound<'py, PyArray>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = array.py();
+    let Type { element, dims } = array.get().type_of();
+    if !matches!(element, Element::Int | Element::Mask) || !runs_once(array.get().trace(py).clone()) {
+        return Ok(None);
+    }
+    match source_of(array.get().trace(py).clone(), array.get().value(py)?)? {
+        Found::Numbers(trace, value, objects) => {
+            let (runner, _) = run_needed(&trace, value, &objects)?;
+            to_numpy(py, &runner.data(py, 0)?, &dims).map(Some)
+        }
+        Found::Graph(_) | Found::Answers(_) => Ok(None),
+    }
+}
+
+/// Whether the program around a trace runs once, and this trace in it with the same arguments.
+fn runs_once(mut trace: Bound<'_, ArrayTrace>) -> bool {
+    let py = trace.py();
+    loop {
+        let outer = match trace.get().source() {
+            Source::Once(_) => return true,
+            Source::Operands(_, are_mapped) if !are_mapped.contains(&true) => trace.get().outer(),
+            _ => return false,
+        };
+        let Some(outer) = outer else { return false };
+        trace = outer.bind(py).clone();
+    }
+}
+
+/// Where the numbers that a value depends on are known.
+enum Found<'py> {
+    Numbers(Bound<'py, ArrayTrace>, ValueId, Vec<Bound<'py, PyAny>>),
+    Graph(Bound<'py, PyArray>),
+    Answers(bool),
+}
+
+fn source_of<'py>(mut trace: Bound<'py, ArrayTrace>, mut value: ValueId) -> PyResult<Found<'py>> {
     let py = trace.py();
     loop {
         let next = match trace.get().source() {
@@ -73,24 +117,24 @@ fn answer(mut trace: Bound<'_, ArrayTrace>, mut value: ValueId) -> PyResult<bool
                 outside(&trace, value, &objects, &vec![true; n], message)?
             }
             Source::Graph(_) => return Err(trace.get().ended(py)),
-            Source::Numbers(objects) => {
-                let objects = objects.iter().map(|object| object.bind(py).clone()).collect::<Vec<_>>();
-                return asked_before(&trace, value).map_or_else(|| evaluated(&trace, value, &objects), Ok);
+            Source::Numbers(objects) | Source::Once(objects) => {
+                let objects = objects.iter().map(|object| object.bind(py).clone()).collect();
+                return Ok(Found::Numbers(trace, value, objects));
             }
             Source::Answers(answers) => {
                 if let Some(answer) = asked_before(&trace, value) {
-                    return Ok(answer);
+                    return Ok(Found::Answers(answer));
                 }
                 let mut content = trace.get().lock();
                 let Some(recording) = &mut *content else { return Err(trace.get().ended(py)) };
                 // A body with more guards than before is another body.
                 let answer = answers.get(recording.guards.len()).copied().unwrap_or(false);
                 recording.guards.push((value, answer));
-                return Ok(answer);
+                return Ok(Found::Answers(answer));
             }
         };
         if next.get().handle().is_some() {
-            return Ok(numbers_hold(&next));
+            return Ok(Found::Graph(next));
         }
         (trace, value) = (next.get().trace(py).clone(), next.get().value(py)?);
     }
@@ -103,20 +147,8 @@ fn asked_before(trace: &Bound<'_, ArrayTrace>, value: ValueId) -> Option<bool> {
 
 /// The outcome in an outermost trace at these arguments.
 fn evaluated(trace: &Bound<'_, ArrayTrace>, value: ValueId, objects: &[Bound<'_, PyAny>]) -> PyResult<bool> {
-    let py = trace.py();
-    let cone = with_recording(trace, |recording| {
-        let numbers = &recording.answered.numbers;
-        recording.builder.cone_of(value, MOST, |v| numbers.get(&v).cloned().map(Known::Numbers))
-    })?;
-    let Cone { program, computed, .. } = cone;
-    let given = objects.iter().map(|object| Ok(Given::of(object)?.unwrap_or(Given::Number(f64::NAN))));
-    let given = given.collect::<PyResult<Vec<_>>>()?;
-    let mut runner = AnyRunner::new(py, &program)?;
-    let (sets, numbers) = (trace.get().sets(py), trace.get().numbers(py));
-    runner.run(py, &given, Read { sets: &sets, numbers: &numbers })?;
-    let answer = runner.holds(py, 0)?;
-    let numbers = computed.iter().enumerate().map(|(k, &v)| Ok((v, Shared(Arc::new(runner.data(py, k + 1)?)))));
-    let numbers = numbers.collect::<PyResult<Vec<_>>>()?;
+    let (runner, numbers) = run_needed(trace, value, objects)?;
+    let answer = runner.holds(trace.py(), 0)?;
     with_recording(trace, |recording| {
         let answered = &mut recording.answered;
         for (v, data) in numbers {
@@ -128,6 +160,29 @@ fn evaluated(trace: &Bound<'_, ArrayTrace>, value: ValueId, objects: &[Bound<'_,
         recording.guards.push((value, answer));
         Ok(answer)
     })
+}
+
+/// Runs what a value of an outermost trace needs, at these arguments: its numbers are the first result. Also returns numbers to
+/// keep for the next time.
+fn run_needed(
+    trace: &Bound<'_, ArrayTrace>,
+    value: ValueId,
+    objects: &[Bound<'_, PyAny>],
+) -> PyResult<(AnyRunner, Vec<(ValueId, Shared<Data>)>)> {
+    let py = trace.py();
+    let cone = with_recording(trace, |recording| {
+        let numbers = &recording.answered.numbers;
+        recording.builder.cone_of(value, MOST, |v| numbers.get(&v).cloned().map(Known::Numbers))
+    })?;
+    let Cone { program, computed, .. } = cone;
+    let given = objects.iter().map(|object| Ok(Given::of(object)?.unwrap_or(Given::Number(f64::NAN))));
+    let given = given.collect::<PyResult<Vec<_>>>()?;
+    let mut runner = AnyRunner::new(py, &program)?;
+    let (sets, numbers) = (trace.get().sets(py), trace.get().numbers(py));
+    runner.run(py, &given, Read { sets: &sets, numbers: &numbers })?;
+    let numbers = computed.iter().enumerate().map(|(k, &v)| Ok((v, Shared(Arc::new(runner.data(py, k + 1)?)))));
+    let numbers = numbers.collect::<PyResult<Vec<_>>>()?;
+    Ok((runner, numbers))
 }
 
 /// Reads the trace so far.

@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use super::array::PyArray;
 use super::eager::{current_graph, floats, home_of};
+use super::guard;
 use super::methods::of;
 use super::numpy::NO_NUMBERS;
 use super::operands::{Operand, refuse_values};
@@ -44,7 +45,8 @@ pub(super) fn numbers_hold(array: &Bound<'_, PyArray>) -> bool {
     })
 }
 
-fn to_numpy<'py>(py: Python<'py>, data: &Data, dims: &Dims) -> PyResult<Bound<'py, PyAny>> {
+/// As an array of NumPy.
+pub(super) fn to_numpy<'py>(py: Python<'py>, data: &Data, dims: &Dims) -> PyResult<Bound<'py, PyAny>> {
     if dims.rank() == 0 {
         let one = Dims::new(&[1]).or_raise(py)?;
         return to_numpy(py, data, &one)?.call_method1("reshape", (PyTuple::empty(py),));
@@ -65,8 +67,11 @@ fn number_or_array<'py>(numbers: Bound<'py, PyAny>, dims: &Dims) -> PyResult<Bou
     if dims.rank() == 0 { numbers.call_method0("item") } else { Ok(numbers) }
 }
 
-/// A copy of the numbers of an Array of a graph, as an array of NumPy.
+/// A copy of the numbers of an Array of a graph, or of integers or a mask in a trace that runs once, as an array of NumPy.
 pub(super) fn numbers_of<'py>(array: &Bound<'py, PyArray>) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(numbers) = guard::known_once(array)? {
+        return Ok(numbers);
+    }
     let (_, handle) = eager(array, ".data of an Array")?;
     to_numpy(array.py(), &handle.data(), &handle.type_of().dims)
 }

@@ -66,6 +66,8 @@ pub(super) struct Answered {
 pub enum Source {
     /// The arguments of the outermost trace.
     Numbers(Vec<Py<PyAny>>),
+    /// The same of a program that runs once, at these.
+    Once(Vec<Py<PyAny>>),
     /// The outcomes of an earlier trace at the same arguments.
     Answers(Vec<bool>),
     /// The arguments of a nested trace, and which of them have one more axis there.
@@ -80,7 +82,7 @@ pub enum Source {
 
 impl HoldsObjects for Source {
     fn visit(&self, visit: &mut Visitor<'_>) {
-        if let Source::Numbers(objects) | Source::Operands(objects, _) = self {
+        if let Source::Numbers(objects) | Source::Once(objects) | Source::Operands(objects, _) = self {
             objects.visit(visit);
         }
     }

@@ -351,7 +351,7 @@ pub fn bind<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 pub fn record_now<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     match Arguments::unless_arrays(&call, &call.positional, "trace")? {
         Some(arguments) => with_path(&call, &arguments, |_| ())?,
-        None => drop(array_calls::call(&call)?),
+        None => array_calls::record(&call)?,
     }
     Ok(call.function.clone())
 }

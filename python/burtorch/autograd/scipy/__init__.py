@@ -1,1 +1,1 @@
-"""Differentiable functions of SciPy: ``signal.convolve``, ``special`` and ``stats``. SciPy itself is not needed."""
+"""Differentiable functions of SciPy, which is not needed: ``integrate``, ``signal``, ``special`` and ``stats``."""

@@ -268,8 +268,8 @@ impl Tape {
         let n = array.type_of().dims.size();
         match found {
             Some(data) => sum(None, data),
-            None if self.dtype == DType::Float32 => Ok(Data::F32(crate::memory::filled(0.0, n, "a gradient")?)),
-            None => Ok(Data::F64(crate::memory::filled(0.0, n, "a gradient")?)),
+            None if self.dtype == DType::Float32 => Ok(Data::F32(crate::memory::zeros(n, "a gradient")?)),
+            None => Ok(Data::F64(crate::memory::zeros(n, "a gradient")?)),
         }
     }
 

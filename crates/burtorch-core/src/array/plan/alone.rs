@@ -66,7 +66,7 @@ impl<E: ArrayFloat> Alone<E> {
             }
             _ => (0, 0),
         };
-        let (floats, ints) = (room(floats, E::default())?, [room(ints, 0)?, room(ints, 0)?]);
+        let (floats, ints) = (room(floats)?, [room(ints)?, room(ints)?]);
         Ok(Alone { op, of, ty, to, is_in_place, product, at, floats, ints })
     }
 
@@ -197,6 +197,9 @@ impl<E: ArrayFloat> Alone<E> {
                         to.iter_mut().for_each(|c| *c = *c + <E as Real>::of(0.0));
                     }
                 }
+            }
+            ArrayOp::ReducePull(Reduce::Max | Reduce::Min, _) => {
+                kernels::shares_of_extremes(whole(0), whole(1), whole(2), to);
             }
             ArrayOp::Dot(_) => {
                 let Some(product) = &mut self.product else { return Ok(()) };

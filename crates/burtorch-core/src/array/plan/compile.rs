@@ -147,7 +147,7 @@ impl<E: ArrayFloat> Compiled<E> {
         let rows = reducers.iter().map(Reducer::row_len).filter(|len| (1..=BLOCK).contains(len));
         let row = rows.chain([row]).max().unwrap_or(1);
         for reducer in &mut reducers {
-            reducer.give(room(reducer.state_len(), E::default())?);
+            reducer.give(room(reducer.state_len())?);
         }
         let chain = Chain {
             size,

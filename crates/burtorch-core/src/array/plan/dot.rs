@@ -81,7 +81,7 @@ impl<E: ArrayFloat> Product<E> {
         let of_terms = if dot.adjoint == [false; 2] { 0 } else { (k * m.max(n)) + m * n + m.max(n) };
         let len =
             if m == 1 || n == 1 { of_vectors } else { product_workspace_len::<E>(m, n, k) }.max(of_terms).max(m + n);
-        Ok(Product { x, y, extents, batch, adjoint: dot.adjoint, next, workspace: room(len, E::default())? })
+        Ok(Product { x, y, extents, batch, adjoint: dot.adjoint, next, workspace: room(len)? })
     }
 
     /// Computes it.

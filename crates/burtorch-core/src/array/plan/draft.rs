@@ -7,10 +7,11 @@
 use std::collections::{HashMap, HashSet};
 
 use super::super::columns::LONG;
-use super::super::dims::{Dims, bad};
+use super::super::dims::{Axes, Dims, bad};
 use super::super::instr::{
     ArrayInstr, ArrayOp, ArrayProgram, Data, Element, Length, Reduce, Shared, Type, ValueId, View,
 };
+use super::super::lower::ROW;
 use super::chained::{Read, chained, is_elementwise, joins_columns};
 use super::place::{Place, Source};
 use crate::error::Result;
@@ -187,7 +188,9 @@ impl<'p> Drafts<'p> {
             ArrayOp::Reduce(..) if ty.element == Element::Float => {
                 self.join(at, program.type_of(instr.operands[0]).dims, false);
             }
-            ArrayOp::ReducePull(Reduce::Max | Reduce::Min, _) => self.join(at, ty.dims, true),
+            ArrayOp::ReducePull(Reduce::Max | Reduce::Min, axes) if is_in_block(ty.dims, *axes) => {
+                self.join(at, ty.dims, true);
+            }
             ArrayOp::Take { .. } if self.is_by_place(at) => self.join(at, ty.dims, true),
             ArrayOp::ScatterAdd { .. } if self.is_by_place(at) => {
                 self.join(at, program.type_of(instr.operands[2]).dims, false);
@@ -384,4 +387,9 @@ impl<'p> Drafts<'p> {
 pub(super) fn need_of(ty: Type) -> Need {
     let (len, is_int) = (ty.dims.size(), ty.element == Element::Int);
     Need { len, is_int, first: 0, last: 0, last_read: 0, is_read: false, takes_over: None }
+}
+
+/// Whether rows along these axes, the last ones, fit a block.
+fn is_in_block(dims: Dims, axes: Axes) -> bool {
+    dims[dims.rank() - axes.len()..].iter().product::<usize>() <= ROW
 }

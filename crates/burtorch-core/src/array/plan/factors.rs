@@ -67,16 +67,7 @@ impl<E: ArrayFloat> Factors<E> {
         let len = factor_workspace_len::<E>(extents[0].max(sides[0]), extents[1].max(sides[1])) + copy;
         debug_assert!(to.iter().all(|(_, ty)| ty.element != Element::Mask));
         let to = to.into_iter().map(|(buffer, _)| buffer).collect();
-        Ok(Factors {
-            kind,
-            of,
-            to,
-            batch,
-            extents,
-            sides,
-            workspace: room(len, E::default())?,
-            reached: room(sides[1], false)?,
-        })
+        Ok(Factors { kind, of, to, batch, extents, sides, workspace: room(len)?, reached: room(sides[1])? })
     }
 
     /// Runs it, and says whether a matrix was singular.

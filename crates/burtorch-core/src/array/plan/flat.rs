@@ -57,7 +57,7 @@ impl<E: ArrayFloat> Room<E> {
     /// Zeros of this length.
     pub(super) fn new(len: usize) -> Result<Self> {
         let line = LINE / size_of::<E>();
-        let numbers = room(len + line, E::default())?;
+        let numbers: Vec<E> = room(len + line)?;
         let first = numbers.as_ptr().align_offset(LINE).min(line);
         Ok(Room { numbers, first })
     }

@@ -4,12 +4,13 @@
 
 use super::super::expansion::MathOp;
 use crate::kernels::{self, KernelFloat, Two};
+use crate::memory::ZeroBytes;
 use crate::ops::Function;
 use crate::scalar::{Float, RowMath};
 use crate::simd::{Elementary, Real, for_each_function, slices};
 
 /// A float that arrays hold: `f32` or `f64`.
-pub trait ArrayFloat: KernelFloat + Float {}
+pub trait ArrayFloat: KernelFloat + Float + ZeroBytes {}
 impl ArrayFloat for f32 {}
 impl ArrayFloat for f64 {}
 

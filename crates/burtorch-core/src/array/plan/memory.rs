@@ -11,11 +11,11 @@ use super::super::instr::{Data, Shared};
 use super::draft::{Kept, Need};
 use super::place::Source;
 use crate::error::Result;
-use crate::memory::{filled, list_for};
+use crate::memory::{ZeroBytes, list_for, zeros};
 
-/// `len` times the same number, or an error if there is no memory.
-pub(super) fn room<T: Clone>(len: usize, of: T) -> Result<Vec<T>> {
-    filled(of, len, "an array program")
+/// `len` times 0, or an error if there is no memory.
+pub(super) fn room<T: ZeroBytes>(len: usize) -> Result<Vec<T>> {
+    zeros(len, "an array program")
 }
 
 /// Numbers that a plan keeps.
@@ -71,10 +71,9 @@ impl<T: 'static> Bank<T> {
 }
 
 /// Constants of a type: those of others are empty, so that numbers stay.
-pub(super) fn bank<T: Clone + 'static>(
+pub(super) fn bank<T: Clone + ZeroBytes + 'static>(
     kept: &[Kept],
     (sizes, stacks): (&[usize], usize),
-    zero: T,
     own: impl Fn(&Kept) -> Option<Vec<T>>,
 ) -> Result<Bank<T>> {
     let consts = kept
@@ -85,7 +84,7 @@ pub(super) fn bank<T: Clone + 'static>(
             (_, None) => Numbers::Own(Vec::new()),
         })
         .collect();
-    let buffers = sizes.iter().map(|&len| room(len, zero.clone())).collect::<Result<_>>()?;
+    let buffers = sizes.iter().map(|&len| room(len)).collect::<Result<_>>()?;
     let mut no_stacks = list_for(stacks, "an array program")?;
     no_stacks.resize_with(stacks, Vec::new);
     Ok(Bank { consts, buffers, stacks: no_stacks })

@@ -160,7 +160,7 @@ impl<E: ArrayFloat> Plan<E> {
         let (steps, before) = steps(&mut drafts, &buffers, passing)?;
         let finals = passing.map_or_else(Vec::new, |passing| passing.finals(&drafts, &before));
         let n_blocks = steps.iter().map(|step| if let Step::Chain(chain) = step { chain.blocks } else { 0 }).max();
-        let blocks = (0..n_blocks.unwrap_or(0)).map(|_| room(BLOCK, E::default())).collect::<Result<_>>()?;
+        let blocks = (0..n_blocks.unwrap_or(0)).map(|_| room(BLOCK)).collect::<Result<_>>()?;
         let of_floats = |kept: &Kept| match kept {
             Kept::Float(x) => Some(vec![<E as Real>::of(*x)]),
             Kept::Data(data) => own_numbers(&data.0),
@@ -180,8 +180,8 @@ impl<E: ArrayFloat> Plan<E> {
             own: body::own(&outputs, &arguments, &inputs),
             inputs,
             parameters,
-            floats: bank(&drafts.consts, (&floats, drafts.stacks.len()), E::default(), of_floats)?,
-            ints: bank(&drafts.consts, (&ints, drafts.stacks.len()), 0, of_ints)?,
+            floats: bank(&drafts.consts, (&floats, drafts.stacks.len()), of_floats)?,
+            ints: bank(&drafts.consts, (&ints, drafts.stacks.len()), of_ints)?,
             steps,
             blocks,
             arguments: if body.is_some() {

@@ -144,7 +144,7 @@ impl<E: ArrayFloat> NumberLoop<E> {
         let of_parts = arguments[captures + carries..].iter();
         let sliced: Vec<_> = Part::list(of_slices).zip(of_parts).map(|(part, &slot)| Part { slot, ..part }).collect();
         let cursors = [&sliced, &stacked[0], &stacked[1]].map(|parts| Vec::with_capacity(parts.len()));
-        let between = room(if crosses { moves.len() } else { 0 }, E::default()).ok()?;
+        let between = room(if crosses { moves.len() } else { 0 }).ok()?;
         Some(NumberLoop {
             code,
             condition,

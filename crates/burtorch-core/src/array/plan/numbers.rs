@@ -60,7 +60,7 @@ impl<E: ArrayFloat> Numbers<E> {
             }
         }
         loads.extend((0..streams.len()).map(|k| read(k, blocks + k)));
-        let slots = room(blocks + streams.len(), E::default())?;
+        let slots = room(blocks + streams.len())?;
         let kept: Vec<_> = stores.iter().map(|(slot, _)| *slot).collect();
         let work: Vec<_> = operations.iter().copied().map(Item::Operation).collect();
         Ok(Numbers { loads, code: Code::new(&work, &kept, None), operations, stores, slots })
@@ -69,7 +69,7 @@ impl<E: ArrayFloat> Numbers<E> {
     /// One number from a place to a buffer.
     pub(super) fn copied(from: Place, buffer: usize) -> Result<Self> {
         let load = Load { source: from.source, offset: from.offset, slot: 0 };
-        let slots = room(1, E::default())?;
+        let slots = room(1)?;
         Ok(Numbers {
             loads: vec![load],
             operations: vec![],

@@ -162,8 +162,8 @@ impl<E: ArrayFloat> RowsStep<E> {
             let size = if *is_mapped { operand.size() / of.rows.max(1) * most.min(of.rows) } else { operand.size() };
             rooms.push(match operand.element {
                 _ if operand.place.is_contiguous() || operand.element == Element::Sparse => Room::None,
-                Element::Int => Room::Int(room(size, 0)?),
-                _ => Room::Float(room(size, E::default())?),
+                Element::Int => Room::Int(room(size)?),
+                _ => Room::Float(room(size)?),
             });
         }
         Ok(RowsStep {

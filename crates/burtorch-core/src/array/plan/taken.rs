@@ -67,9 +67,9 @@ impl<E: Held> Run for Plan<E> {
         for (buffer, ty) in &self.outputs {
             let n = ty.dims.size();
             match ty.element {
-                Element::Int if self.ints.buffers[*buffer].len() < n => self.ints.buffers[*buffer] = room(n, 0)?,
+                Element::Int if self.ints.buffers[*buffer].len() < n => self.ints.buffers[*buffer] = room(n)?,
                 Element::Float if self.floats.buffers[*buffer].len() < n => {
-                    self.floats.buffers[*buffer] = room(n, E::default())?;
+                    self.floats.buffers[*buffer] = room(n)?;
                 }
                 _ => {}
             }
