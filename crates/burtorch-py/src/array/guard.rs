@@ -162,13 +162,16 @@ fn evaluated(trace: &Bound<'_, ArrayTrace>, value: ValueId, objects: &[Bound<'_,
     })
 }
 
+/// Values with their numbers.
+type Numbers = Vec<(ValueId, Shared<Data>)>;
+
 /// Runs what a value of an outermost trace needs, at these arguments: its numbers are the first result. Also returns numbers to
 /// keep for the next time.
 fn run_needed(
     trace: &Bound<'_, ArrayTrace>,
     value: ValueId,
     objects: &[Bound<'_, PyAny>],
-) -> PyResult<(AnyRunner, Vec<(ValueId, Shared<Data>)>)> {
+) -> PyResult<(AnyRunner, Numbers)> {
     let py = trace.py();
     let cone = with_recording(trace, |recording| {
         let numbers = &recording.answered.numbers;

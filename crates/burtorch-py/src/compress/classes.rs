@@ -196,7 +196,7 @@ impl Compose {
         if first.quantiser() == Quantiser::None && second.sparsifier() == Sparsifier::All {
             return made(py, Compose, first.sparsifier(), second.quantiser());
         }
-        let found = format!("{} and {}", repr_of(&sparsifier)?, repr_of(&quantiser)?);
+        let found = format!("{} and {}", repr_of(sparsifier)?, repr_of(quantiser)?);
         Err(PyValueError::new_err(format!("Compose takes a sparsifier followed by a quantiser, found {found}")))
     }
 }

@@ -45,9 +45,10 @@ pub(super) struct Code<E> {
     native: Option<Native>,
     /// The slot that holds how many steps of loops come before the next pause.
     left: Option<usize>,
-    /// The operation that was appended last, and the number of its instruction.
-    last: Option<(usize, Operation)>,
 }
+
+/// The operation that was appended last, and the number of its instruction.
+type Last = Option<(usize, Operation)>;
 
 impl<E: ArrayFloat> Code<E> {
     /// Makes work ready. Numbers in the slots `kept` are read afterwards; `left` is a slot of its own, if there are loops.
@@ -58,7 +59,6 @@ impl<E: ArrayFloat> Code<E> {
             native: None,
             slots: left.map_or(0, |left| left + 1),
             left,
-            last: None,
         };
         code.append(work, &all_reads(work, kept));
         code.push(stop::<E>, &[], 0);
@@ -76,14 +76,14 @@ impl<E: ArrayFloat> Code<E> {
         code
     }
 
-    fn append(&mut self, work: &[Item], reads: &[usize]) {
+    fn append(&mut self, work: &[Item], reads: &[usize]) -> Last {
         let operation = |item: &Item| if let Item::Operation(operation) = item { Some(*operation) } else { None };
-        let mut at = 0;
+        let (mut at, mut last) = (0, None);
         while at < work.len() {
             let operations: Vec<_> = work[at..].iter().map_while(operation).collect();
             at += operations.len().max(1);
             if !operations.is_empty() {
-                self.straight(&scheduled(&together(&operations, reads)));
+                last = self.straight(&scheduled(&together(&operations, reads)));
                 continue;
             }
             match &work[at - 1] {
@@ -95,7 +95,7 @@ impl<E: ArrayFloat> Code<E> {
                     self.all_moves(&all);
                 }
                 Item::Choice { of, yes, no } => {
-                    let test = self.unless(*of, reads);
+                    let test = self.unless(*of, reads, last);
                     self.append(yes, reads);
                     let end = self.jump(jump::<E>, &[]);
                     self.land(test);
@@ -104,8 +104,8 @@ impl<E: ArrayFloat> Code<E> {
                 }
                 Item::Loop { condition, of, body } => {
                     let start = self.instrs.len();
-                    self.append(condition, reads);
-                    let test = self.unless(*of, reads);
+                    let last = self.append(condition, reads);
+                    let test = self.unless(*of, reads, last);
                     self.append(body, reads);
                     let back = self.instrs.len() - start;
                     self.push(again::<E>, &[self.left.unwrap_or(*of)], back as u32);
@@ -113,6 +113,7 @@ impl<E: ArrayFloat> Code<E> {
                 }
             }
         }
+        last
     }
 
     /// A slot that is named.
@@ -161,11 +162,8 @@ impl<E: ArrayFloat> Code<E> {
     }
 
     /// Appends a jump where a slot holds 0: by the comparison itself, if that comes right before it and nothing else reads the slot.
-    fn unless(&mut self, of: usize, reads: &[usize]) -> usize {
-        let last = self
-            .last
-            .take()
-            .filter(|(at, last)| at + 1 == self.instrs.len() && last.to == of && reads.get(of) == Some(&1));
+    fn unless(&mut self, of: usize, reads: &[usize], last: Last) -> usize {
+        let last = last.filter(|(at, last)| at + 1 == self.instrs.len() && last.to == of && reads.get(of) == Some(&1));
         let step = match last.map(|(_, last)| last.op) {
             Some(BlockOp::Math(MathOp::Less)) => unless_holds::<IsLess, E>,
             Some(BlockOp::Math(MathOp::LessEqual)) => unless_holds::<IsLessEqual, E>,
@@ -181,16 +179,16 @@ impl<E: ArrayFloat> Code<E> {
         self.instrs[jump].to = (self.instrs.len() - jump) as u32;
     }
 
-    fn straight(&mut self, operations: &[Operation]) {
+    fn straight(&mut self, operations: &[Operation]) -> Last {
         let mut last = usize::MAX;
         for operation in operations {
             let operands = &operation.of[..operation.arity()];
             let is_last = |k: usize| operands.get(k) == Some(&last);
             let (step, to) = (step_of(operation.op, [0, 1, 2].map(is_last)), self.slot(operation.to));
             self.push(step, operands, to);
-            self.last = Some((self.instrs.len() - 1, *operation));
             last = operation.to;
         }
+        operations.last().map(|operation| (self.instrs.len() - 1, *operation))
     }
 
     /// Runs all; an error if it is to end early, which work without loops never does.
