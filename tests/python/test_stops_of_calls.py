@@ -190,7 +190,7 @@ def training():
     data = WordContexts(words, context=3, holdout=0.0)
     params = bt.Parameters(dtype="float64", seed=1)
     model = bt.nn.CharMLP(params, vocab=len(data.vocabulary), context=3, embedding=3, hidden=8)
-    options = {"batch": 5, "steps": 40, "final_lr_fraction": 0.1, "watch": lambda course: None}
+    options = {"batch": 5, "steps": 40, "lr": 0.1, "final_lr_fraction": 0.1, "watch": lambda course: None}
     return params, bt.Oracle(model), bt.optim.SGD(params, lr=0.1), data, options
 
 
