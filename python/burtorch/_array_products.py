@@ -63,7 +63,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if len(axes) not in (1, 2) and not (is_whole and ord is None):
         raise ValueError("Improper number of dimensions to norm.")
     is_of_nothing = any(x.shape[axis] == 0 for axis in axes)
-    if is_of_nothing and (ord in (None, "fro") or (not isinstance(ord, str) and ord > 0)):
+    kinds = (None, "fro", 1, math.inf)
+    if is_of_nothing and (ord in kinds if len(axes) == 2 else not isinstance(ord, str) and (ord is None or ord > 0)):
         return abs(x).sum(axes, keepdims=keepdims)
     if ord is None or (len(axes) == 2 and ord == "fro") or (len(axes) == 1 and ord == 2):
         return x.norm2(axes, keepdims=keepdims)

@@ -608,6 +608,7 @@ short(
     *("Graph.array", "array"),
     *("no_grad", "parameter", "primitive", "primitive.defjvp", "primitive.defvjp", "memory"),
     *("optim.SGD", "optim.Adam", "optim.AdamW", "optim.Schedule", "optim.Schedule.rate", "optim.Schedule.step"),
+    "optim.Schedule.__reduce__",
     *("micrograd.Module", "nn.Tokens", "nn.Tokens.at", "nn.Tokens.rows"),
 )
 short("is refused at once", "Mark.__reduce__", "Value.__reduce__", "Vector.__reduce__")
@@ -725,7 +726,7 @@ short("makes one object, and reads the numbers it is of", "opt.Rows", "opt.Finit
 short("makes one object, and reads the numbers it is of", "opt.Client", "mpi.Predicted")
 short("makes one object, and reads the numbers it is of", "opt.from_oracle")
 short("reads each number once", *(f"opt.{name}_regression" for name in ("logistic", "robust", "softmax")))
-short("reads each number once", "opt.least_squares", "opt.FiniteSum.features")
+short("reads each number once", "opt.least_squares", "opt.FiniteSum.features", "opt.FiniteSum.__reduce__")
 short("arithmetic with a few numbers", "opt.optimal_batch", "opt.page_step", "mpi.predict")
 short("makes one object, and reads the numbers it is of", "opt.Delays", "opt.Delays.probability", "opt.Network")
 short("an exchange by mpi4py, which asks between two tests of a request", "mpi.Engine", "mpi.Engine.gather")

@@ -71,7 +71,11 @@ def test_the_mark_selects_them(root):
     done = subprocess.run(line, cwd=root, env=environment, capture_output=True, text=True, timeout=120)
     found = set(re.findall(r"^tests/python/(\w+)\.py::(\w+)", done.stdout, re.MULTILINE))
     wanted = {(name, test) for name in names for test in alone["measuring_in"](root / f"tests/python/{name}.py")}
+    by_hand = re.compile(r"^@pytest\.mark\.alone.*\n(?:@.*\n)*def (\w+)", re.MULTILINE)
+    sources = {name: (root / f"tests/python/{name}.py").read_text(encoding="utf-8") for name in names}
+    wanted |= {(name, test) for name in names for test in by_hand.findall(sources[name])}
     assert found == {(name, test) for name, test in wanted if test.startswith("test_")}, done.stderr
+    assert ("test_stops", "test_a_method_stops_between_steps") in found
     assert ("test_graph", "test_ctrl_c_in_a_long_sweep_commits_nothing") in found
     assert ("test_stops", "test_a_stop_at_any_moment_leaves_all_whole") in found
     assert not any(name == "test_value" for name, _ in found)
