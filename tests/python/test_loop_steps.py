@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -165,3 +168,30 @@ def test_nested_loops_have_the_gradients_of_unrolled_ones():
         only_close += not np.array_equal(found, expected)
     # Carries passed on unchanged, or starting with the same value, are added in another order.
     assert only_close < 24
+
+
+WITHOUT_CODE = """
+import ctypes, sys
+import burtorch as bt
+
+def results():
+    def step(i, c):
+        return [bt.sin(c[0]) * c[1] + i, bt.where(c[0] > 0.5, c[1] * 0.9, c[1] + 0.1)]
+
+    f = bt.value_and_grad(lambda x, y: bt.sum(bt.stack(bt.fori_loop(0, 40, step, [x, y]))), argnums=(0, 1))
+    return [f(x, 0.3) for x in (0.5, -1.0, 0.0, float("inf"))]
+
+before = repr(results())
+REFUSE_EXECUTABLE_MEMORY = 65, 1, 0, 0, 0
+if ctypes.CDLL(None).prctl(*REFUSE_EXECUTABLE_MEMORY):
+    sys.exit(3)
+sys.exit(before != repr(results()))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the request is one of Linux")
+def test_loops_run_where_memory_may_not_become_executable():
+    ended = subprocess.run([sys.executable, "-c", WITHOUT_CODE], timeout=120).returncode
+    if ended == 3:
+        pytest.skip("Linux before 6.3 cannot refuse it")
+    assert ended == 0
