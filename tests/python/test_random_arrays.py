@@ -197,14 +197,15 @@ def check_rows(seed):
     stacked = [np.stack([a * (1 + 0.003 * k) for k in range(rows)]) for a in x]
     f = bt.value_and_grad(body, argnums=tuple(range(len(x))))
     expected = {k: f(*(a[k] for a in stacked)) for k in (0, 41, rows - 1)}
-    # Far from the arguments that were drawn, logarithms may be of numbers below 0.
-    if not all(np.isfinite([value, *(np.sum(g) for g in gradient)]).all() for value, gradient in expected.values()):
-        return False
     values, gradients = bt.vmap(f)(*stacked)
     for k, (value, gradient) in expected.items():
-        assert near(values[k], value, 1e-12), (seed, k, values[k], value)
+        # Far from the arguments that were drawn, logarithms may be of numbers below 0.
+        is_nan = np.isnan(values[k]) and np.isnan(value)
+        assert is_nan or values[k] == value or near(values[k], value, 1e-12), (seed, k, values[k], value)
         for found, by_row in zip(gradients, gradient, strict=True):
-            np.testing.assert_allclose(found[k], by_row, rtol=1e-9, atol=1e-9 * max(1, np.abs(by_row).max(initial=0)))
+            finite = np.abs(by_row)[np.isfinite(by_row)]
+            size = max(1, finite.max(initial=0))
+            np.testing.assert_allclose(found[k], by_row, rtol=1e-9, atol=1e-9 * size, err_msg=f"{seed}")
     return True
 
 
