@@ -384,6 +384,40 @@ def test_a_method_resumes_bit_for_bit(name, resumed):
     assert wrong.record().step == 0
 
 
+@pytest.mark.parametrize("n", [1, 3, 7, 100, 1000])
+def test_epochs_end_where_records_say(n):
+    """At the first step at which the records show as many epochs: no product of floats decides."""
+    rng = np.random.default_rng(0)
+    f = opt.least_squares(rng.normal(size=(n, 2)), rng.normal(size=n))
+    for calls in sorted({0, 1, n // 3, n // 2, 29 * n // 100, n - 1, n, n + 1, 2 * n, 5 * n // 3}):
+        sgd = opt.SGD(f, sampling=opt.Nice(1), step=1e-3)
+        sgd.run(3)
+        assert sgd.run(epochs=calls / n)[-1].oracle_calls == 3 + calls
+    assert opt.SGD(f, sampling=opt.Nice(1), step=1e-3).run(epochs=0.29)[-1].epochs >= 0.29
+
+
+def test_a_callback_receives_each_record():
+    f = problem()
+    for limits in ({"steps": 0}, {"steps": 1}, {"steps": 7}, {"epochs": 3}, {"epochs": 0}, {"steps": 5, "epochs": 2}):
+        for every in (None, 1, 2, 7, 1000):
+            seen = []
+            records = opt.GD(f).run(**limits, record_every=every, callback=seen.append)
+            assert seen == records
+            assert [record.step for record in records] == sorted(record.step for record in records)
+    method = opt.GD(f)
+    with pytest.raises(ZeroDivisionError):
+        method.run(9, record_every=2, callback=lambda record: 1 // (4 - record.step))
+    assert method.record().step == 4
+    assert [record.step for record in method.run(9, record_every=2, callback=lambda record: record.step > 7)] == [
+        4,
+        6,
+        8,
+    ]
+    for name in ("steps", "record_every"):
+        with pytest.raises(TypeError, match=name):
+            method.run(**{"steps": 3, name: 1.5})
+
+
 def test_limits_of_a_run():
     f = problem()
     assert opt.GD(f).run(epochs=10)[-1].step == 10

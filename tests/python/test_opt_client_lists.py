@@ -78,7 +78,9 @@ def test_clients_may_differ_in_kind_and_regulariser():
     c = opt.smoothness(own)
     each = [opt.smoothness(client.problem) for client in own]
     assert c.L_i.tolist() == [one.L for one in each]
-    assert (c.L, c.mu, c.mu_min) == (np.mean(c.L_i), np.mean([one.mu for one in each]), 0.0)
+    # The non-convex term and the robust loss bend downwards: at least as much as the l2 of one client bends upwards.
+    assert (c.L, c.mu, c.mu_min) == (np.mean(c.L_i), 0.0, 0.0)
+    assert each[0].mu > 0.0
     assert c.bound == {"L": "mean of L_i", "L_pm": "L_plus"}
     method = opt.FedAvg(own)
     assert (method.problem.kind, method.gamma) == ("clients", 1.0 / c.L)
@@ -96,6 +98,31 @@ def test_clients_may_differ_in_kind_and_regulariser():
     again = opt.FedAvg(method.problem)
     again.run(30)
     assert again.x.tobytes() == method.x.tobytes()
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize("kinds", [("squares", "robust"), ("logistic", "robust"), ("robust",), ("squares", "dented")])
+def test_strong_convexity_is_never_overstated(kinds, l2):
+    """f is no flatter than mu says, wherever its second difference is taken; with much l2 the bound is above 0."""
+    make = {
+        "squares": lambda a, b: opt.least_squares(a, b, l2=l2),
+        "logistic": lambda a, b: opt.logistic_regression(a, np.sign(b), l2=l2),
+        "robust": lambda a, b: opt.robust_regression(a, b, l2=l2),
+        "dented": lambda a, b: opt.robust_regression(a, b, l2=l2, nonconvex=0.7),
+    }
+    rng = np.random.default_rng(3)
+    data = [(2.0 * rng.normal(size=(4, 2)), rng.normal(size=4)) for _ in kinds]
+    f = opt.FedAvg([opt.Client(make[kind](*given)) for kind, given in zip(kinds, data)], step=0.1).problem
+    c = opt.smoothness(f)
+    assert l2 < 3.0 or c.mu > 0.0
+    assert c.mu_min <= c.mu <= c.L
+    parts = [np.arange(4 * k, 4 * k + 4) for k in range(len(kinds))]
+    grad = lambda x: np.mean([f.grad(x, part) for part in parts], axis=0)  # noqa: E731
+    for _ in range(400):
+        x, way = 4.0 * rng.normal(size=2), 1e-3 * rng.normal(size=2)
+        bend = (grad(x + way) - grad(x)) @ way / (way @ way)
+        assert c.mu == 0.0 or c.mu - 1e-6 <= bend
+        assert bend <= c.L + 1e-6
 
 
 def test_functions_and_oracles_are_problems_of_clients():

@@ -265,3 +265,31 @@ def test_a_state_of_another_seed_is_said():
     with pytest.warns(RuntimeWarning, match="the state is of seed 1, this method draws with seed 2"):
         second.load_state_dict(first.state_dict())
     assert second.x.tobytes() == first.x.tobytes()
+
+
+@pytest.mark.parametrize("x", [1e10, 1e77, 1e100, 1e154, 1e155, 1e200, 1e300, 1.7e308])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_bounded_terms_are_finite_where_squares_overflow(x, sign):
+    """The non-convex term tends to 1 and the robust loss to a logarithm; a factor of 0 adds nothing."""
+    at = np.array([sign * x])
+    with np.errstate(over="ignore"):
+        slope = 2.0 / x / x / x
+    flat = opt.logistic_regression([[0.0]], [1.0], nonconvex=0.5)
+    assert flat.loss(at) == pytest.approx(np.log(2.0) + 0.5)
+    assert flat.grad(at)[0] == pytest.approx(sign * 0.5 * slope, rel=1e-12, abs=5e-324)
+    assert opt.logistic_regression([[0.0]], [1.0]).loss(at) == pytest.approx(np.log(2.0))
+    assert opt.logistic_regression([[0.0]], [1.0], l2=1e-320).loss(at) >= np.log(2.0)
+    # robust: log(1 + x^2/2) = 2 log x - log 2, and its slope 2/x.
+    robust = opt.robust_regression([[1.0]], [0.0])
+    assert robust.loss(at) == pytest.approx(2.0 * np.log(x) - np.log(2.0), rel=1e-13)
+    assert robust.grad(at)[0] == pytest.approx(sign * 2.0 / x, rel=1e-13)
+    both = opt.robust_regression([[1.0]], [0.0], l2=0.0, nonconvex=0.5)
+    assert np.isfinite(both.loss(at))
+    assert np.isfinite(both.grad(at)).all()
+    assert both.grad(at, minus=at).tolist() == [0.0]
+
+
+def test_proximal_terms_with_a_factor_of_0_are_0():
+    for prox in (opt.L1(0.0), opt.L2Squared(0.0), opt.ElasticNet(0.0, 0.0)):
+        assert prox.value(np.array([1e300, -1e300])) == 0.0
+    assert opt.ElasticNet(1.0, 0.0).value(np.array([1e300])) == 1e300

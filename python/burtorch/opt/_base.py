@@ -57,6 +57,14 @@ def _factor(step: str) -> float:
     return value
 
 
+def calls_of(epochs: float, n: int) -> int:
+    """The least number of oracle calls that are so many epochs of n samples, as records count them."""
+    calls = max(int(epochs * n) - 1, 0)
+    while calls / n < epochs:
+        calls += 1
+    return calls
+
+
 _KINDS: dict[str, tuple[type, str]] = {
     "problem": (_core.FiniteSum, "bt.opt.least_squares(features, targets)"),
     "sampling": (Sampling, "bt.opt.Nice(8)"),
@@ -363,12 +371,12 @@ class Method:
 
         Args:
             steps: the number of steps.
-            epochs: oracle calls divided by samples.
+            epochs: oracle calls of this run divided by samples.
             bits: bits sent by clients.
             seconds: time of steps. Infinite epochs, bits and seconds are no limits.
             stop: a token that any thread may set; a step in progress is then not taken, or, with several processes,
                 completed.
-            callback: called with each record; the run ends if it returns True.
+            callback: called with each record, the last one too; the run ends if it returns True.
             record_every: steps between records; by default only the first and last.
             progress: whether to show a progress bar.
 
@@ -392,25 +400,27 @@ class Method:
             and stop is None
         ):
             raise ValueError(f"{type(self).__name__} sends no bits, so a run limited only by bits would not end")
-        if record_every is not None and record_every < 1:
-            raise ValueError(f"record_every must be at least 1, found {record_every}")
+        every = ENDLESS if record_every is None else whole(record_every, "record_every")
+        left = ENDLESS if steps is None else min(whole(steps, "steps", 0), ENDLESS)
         with self._alone:
             calls, sent = self._runner.cost[:2]
-            most_calls = None if epochs is None else calls + int(epochs * self.problem.n)
+            most_calls = None if epochs is None else calls + calls_of(epochs, self.problem.n)
             most_bits = None if bits is None else sent + bits
             end = None if seconds is None else self.seconds + seconds
-            left = ENDLESS if steps is None else steps
-            records = [self.record()]
+            records: list[Record] = []
+
+            def is_over() -> bool:
+                records.append(self.record())
+                return callback is not None and callback(records[-1]) is True
+
             with bar_of(progress, steps) as bar:
-                while left > 0 and not (callback is not None and callback(records[-1]) is True):
-                    want = min(left, record_every or left)
+                ends = is_over()
+                while left > 0 and not ends:
+                    want = min(left, every)
                     taken = self._take(want, most_calls, most_bits, end, stop)
                     left -= taken
                     bar.update(taken)
-                    if taken or want == left:
-                        records.append(self.record())
-                    if taken < want:
-                        break
+                    ends = ((taken > 0 or want == left) and is_over()) or taken < want
             return records
 
     def _take(

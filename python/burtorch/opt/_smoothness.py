@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 CURVATURE = {"logistic": 0.25, "squares": 1.0, "robust": 1.0, "softmax": 0.5}
 """The largest second derivative of each loss."""
 
+DENTS = {"robust": 0.125}
+"""The negative of the least second derivative, of losses that are not convex."""
+
 LARGEST = 1e150
 """A bound of the squared norm of a row, because constants use its square."""
 
@@ -88,13 +91,23 @@ def _curvature(problem: FiniteSum) -> float:
     return found
 
 
+def _shift(problem: FiniteSum) -> float:
+    """The largest second derivative of the regulariser."""
+    return problem.l2 + 2.0 * problem.nonconvex
+
+
+def _dent(problem: FiniteSum) -> float:
+    """The least second derivative of the regulariser, which may be negative."""
+    return problem.l2 - 0.5 * problem.nonconvex
+
+
 def smoothness_of_samples(problem: FiniteSum) -> Matrix:
     """L_i of each sample."""
     import numpy as np
 
     if problem.kind == "clients":
         return np.concatenate([smoothness_of_samples(child) for child in problem._children])
-    own: Matrix = _curvature(problem) * problem._row_squares() + problem.l2 + 2.0 * problem.nonconvex
+    own: Matrix = _curvature(problem) * problem._row_squares() + _shift(problem)
     return own
 
 
@@ -109,7 +122,8 @@ def smoothness(problem: Problem, clients: Clients = None) -> Smoothness:
 
     Eigenvalues are computed for at most 2,000 features or samples: O(n d^2). Otherwise L is bounded by the mean of
     |a_i|^2 ("trace"), and so are the L_i of clients. If clients have problems of several kinds or regularisers, L is
-    bounded by the mean of L_i. An eigenvalue within rounding of 0 gives mu = 0.
+    bounded by the mean of L_i, and mu by that of lower bounds of their second derivatives. An eigenvalue within
+    rounding of 0 gives mu = 0.
 
     Raises:
         TypeError: another kind of problem, or clients that are neither lists nor a number.
@@ -128,7 +142,7 @@ def smoothness(problem: Problem, clients: Clients = None) -> Smoothness:
     if problem.kind == "clients":
         return _of_problems(problem, parts)
     curvature = _curvature(problem)
-    shift, dent = problem.l2 + 2.0 * problem.nonconvex, problem.l2 - 0.5 * problem.nonconvex
+    shift, dent, bend = _shift(problem), _dent(problem), DENTS.get(problem.kind, 0.0)
     squares = problem._row_squares()
     if not squares.max() < LARGEST:
         found = f"a row whose square is {squares.max():.1e}"
@@ -136,9 +150,8 @@ def smoothness(problem: Problem, clients: Clients = None) -> Smoothness:
     d = problem.d // (problem.classes or 1)
     is_small = min(problem.n, d) <= EXACT_UP_TO
     if parts is not None:
-        return _of_clients(problem, parts, curvature, (shift, dent), squares, is_small)
-    top = pm = curvature * float(squares.max())
-    mu, name, pm_name = 0.0, "trace", "largest"
+        return _of_clients(problem, parts, curvature, squares, is_small)
+    pm, low, name, pm_name = curvature * float(squares.max()), 0.0, "trace", "largest"
     top = curvature * float(squares.mean())
     if is_small:
         rows = problem.features()
@@ -147,11 +160,10 @@ def smoothness(problem: Problem, clients: Clients = None) -> Smoothness:
         pm, pm_name = curvature * _norm_squared(rows * (squares**0.5)[:, None]) ** 0.5 / problem.n**0.5, "second moment"
         if problem.kind == "squares" and d <= EXACT_UP_TO:
             hessian = rows.T @ rows / problem.n
-            mu = _least(hessian, problem.n)
+            low = _least(hessian, problem.n)
             moment = (rows * squares[:, None]).T @ rows / problem.n
             pm, pm_name = max(_largest(moment - hessian @ hessian), 0.0) ** 0.5, "eigenvalues"
-    is_convex = problem.kind != "robust"
-    mu, mu_min = (max(mu + dent, 0.0), max(dent, 0.0)) if is_convex else (0.0, 0.0)
+    mu, mu_min = max(low - bend * top / curvature + dent, 0.0), max(dent - bend * float(squares.max()), 0.0)
     bound = {"L": name, "L_pm": pm_name}
     return Smoothness(top + shift, curvature * squares + shift, pm, mu, mu_min, bound)
 
@@ -164,22 +176,30 @@ def _of_problems(problem: FiniteSum, parts: list[NDArray[np.int64]] | None) -> S
     if parts is not None and [part.tolist() for part in parts] != [part.tolist() for part in own]:
         raise ValueError("the constants of different problems are known only for the clients that have them")
     found = [smoothness(child) for child in problem._children]
-    L_i, mu = np.array([c.L for c in found]), np.array([c.mu for c in found])
+    L_i = np.array([c.L for c in found])
+    lows = np.array([_low(child, c) for child, c in zip(problem._children, found, strict=True)])
+    mu, mu_min = max(float(lows.mean()), 0.0), max(float(lows.min()), 0.0)
     bound = {"L": "mean of L_i", "L_pm": "L_plus"}
-    return Smoothness(float(L_i.mean()), L_i, float((L_i**2).mean() ** 0.5), float(mu.mean()), float(mu.min()), bound)
+    return Smoothness(float(L_i.mean()), L_i, float((L_i**2).mean() ** 0.5), mu, mu_min, bound)
+
+
+def _low(problem: FiniteSum, c: Smoothness) -> float:
+    """A lower bound of the second derivatives of a problem with these constants, which may be negative."""
+    if c.mu > 0.0:
+        return c.mu
+    return _dent(problem) - DENTS.get(problem.kind, 0.0) * (c.L - _shift(problem))
 
 
 def _of_clients(
     problem: FiniteSum,
     parts: list[NDArray[np.int64]],
     curvature: float,
-    shifts: tuple[float, float],
     squares: Matrix,
     is_small: bool,
 ) -> Smoothness:
     import numpy as np
 
-    shift, dent = shifts
+    shift, dent, bend = _shift(problem), _dent(problem), DENTS.get(problem.kind, 0.0)
     rows = problem.features() if is_small else None
     d = problem.d // (problem.classes or 1)
     tops = np.array([float(squares[part].mean()) for part in parts])
@@ -202,8 +222,7 @@ def _of_clients(
                 moment += own @ own / len(parts)
             low = _least(hessian, problem.n)
             pm, pm_name = max(_largest(moment - hessian @ hessian), 0.0) ** 0.5, "eigenvalues"
-    is_convex = problem.kind != "robust"
-    mu, mu_min = (max(low + dent, 0.0), max(float(lows.min()) + dent, 0.0)) if is_convex else (0.0, 0.0)
+    mu, mu_min = max(low - bend * top + dent, 0.0), max(float((lows - bend * tops).min()) + dent, 0.0)
     bound = {"L": name, "L_pm": pm_name}
     return Smoothness(curvature * top + shift, curvature * tops + shift, pm, mu, mu_min, bound)
 

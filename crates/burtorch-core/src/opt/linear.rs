@@ -38,7 +38,8 @@ impl Loss {
             Loss::Squares => z.iter_mut().zip(labels).for_each(|(z, b)| *z -= b),
             Loss::Robust => z.iter_mut().zip(labels).for_each(|(z, b)| {
                 let r = *z - b;
-                *z = r / (1.0 + 0.5 * r * r);
+                let q = 1.0 + 0.5 * r * r;
+                *z = if q == f64::INFINITY { 2.0 / r } else { r / q };
             }),
         }
     }
@@ -56,8 +57,17 @@ impl Loss {
                 z.iter_mut().zip(&*scratch).for_each(|(z, r)| *z = 0.5 * r * r);
             }
             Loss::Robust => {
-                pairs.for_each(|((s, z), b)| *s = 0.5 * (z - b) * (z - b));
+                // Where the square overflows, the negative of its root, whose logarithm is taken below.
+                pairs.for_each(|((s, z), b)| {
+                    let square = 0.5 * (z - b) * (z - b);
+                    *s = if square == f64::INFINITY { -(z - b).abs() } else { square };
+                });
                 slices::log1p(scratch, z);
+                for (z, s) in z.iter_mut().zip(&*scratch).filter(|(_, s)| **s < 0.0) {
+                    let mut log = [0.0];
+                    slices::log(&[-s], &mut log);
+                    *z = 2.0 * log[0] - std::f64::consts::LN_2;
+                }
             }
         }
     }

@@ -71,10 +71,12 @@ impl Prox {
     pub fn value(&self, x: &[f64]) -> f64 {
         let sum = || x.iter().map(|x| x.abs()).sum::<f64>();
         let squares = || x.iter().map(|x| x * x).sum::<f64>();
+        // A sum that overflows is infinite, and 0 times it would be NaN.
+        let times = |a: f64, sum: &dyn Fn() -> f64| if a > 0.0 { a * sum() } else { 0.0 };
         match *self {
-            Prox::L1(a) => a * sum(),
-            Prox::L2Squared(a) => 0.5 * a * squares(),
-            Prox::ElasticNet(a, b) => a * sum() + 0.5 * b * squares(),
+            Prox::L1(a) => times(a, &sum),
+            Prox::L2Squared(a) => times(0.5 * a, &squares),
+            Prox::ElasticNet(a, b) => times(a, &sum) + times(0.5 * b, &squares),
             _ => 0.0,
         }
     }

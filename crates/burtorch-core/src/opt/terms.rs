@@ -95,13 +95,19 @@ pub struct Regulariser {
 impl Regulariser {
     pub(super) fn loss(&self, x: &[f64]) -> f64 {
         let squares = || x.iter().map(|x| x * x);
-        0.5 * self.l2 * squares().sum::<f64>() + self.nonconvex * squares().map(|s| s / (1.0 + s)).sum::<f64>()
+        // A square that overflows is infinite, and a factor of 0 times it would be NaN.
+        let l2 = if self.l2 > 0.0 { 0.5 * self.l2 * squares().sum::<f64>() } else { 0.0 };
+        let dent = |s: f64| if s == f64::INFINITY { 1.0 } else { s / (1.0 + s) };
+        let nonconvex = if self.nonconvex > 0.0 { self.nonconvex * squares().map(dent).sum::<f64>() } else { 0.0 };
+        l2 + nonconvex
     }
 
     #[inline]
     fn slope(&self, x: f64) -> f64 {
         let q = 1.0 + x * x;
-        self.l2 * x + 2.0 * self.nonconvex * x / (q * q)
+        let square = q * q;
+        let dent = 2.0 * self.nonconvex * x;
+        self.l2 * x + if square != f64::INFINITY { dent / square } else { 2.0 * self.nonconvex * (x / q / q) }
     }
 
     pub(super) fn add_grad(&self, x: &[f64], minus: Option<&[f64]>, scale: f64, out: &mut [f64]) {

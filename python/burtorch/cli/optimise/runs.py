@@ -22,6 +22,8 @@ def one(
     args: argparse.Namespace, choices: Choices, name: str, seed: int, folder: Folder | None, made: opt.Method | None
 ) -> dict[str, Any]:
     """Its records, the hash of its last iterate, and whether it diverged; read from the folder if it is finished."""
+    from burtorch.opt._base import calls_of
+
     kept = folder.finished(name, seed) if folder is not None else None
     if kept is not None:
         return kept
@@ -31,7 +33,7 @@ def one(
         records = found
     first, n = records[0]["oracle_calls"], choices.problem.n
     diverged, saved = False, time.monotonic()
-    grid = [first + int(args.epochs * n * k / args.records) for k in range(1, args.records + 1)]
+    grid = [first + calls_of(args.epochs * k / args.records, n) for k in range(1, args.records + 1)]
     for calls in grid:
         if calls <= records[-1]["oracle_calls"]:
             continue
