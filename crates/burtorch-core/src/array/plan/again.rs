@@ -32,7 +32,7 @@ impl Drafts<'_> {
                     self.read(self.place_of(of), step);
                 }
             }
-            self.again.insert((step, u));
+            self.compute_again(u, step);
         }
         true
     }

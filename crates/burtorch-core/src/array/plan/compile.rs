@@ -3,7 +3,7 @@
 //! Promises: work keeps the order of the instructions, and no operation writes a block that it reads. Does not know how
 //! blocks are computed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::super::dims::Dims;
 use super::super::expansion::{Expansion, MathOp, partial_of, value_of};
@@ -19,6 +19,7 @@ use super::reducer::Reducer;
 use super::shared::{in_one_pass, side_by_side};
 use super::work::{Arg, Work, fused, in_pairs, kept_in_place, live, with_few_blocks};
 use crate::error::Result;
+use crate::interrupt;
 use crate::ops::Function;
 
 /// Where values lie while a chain is compiled: blocks are numbered once for each result.
@@ -63,7 +64,7 @@ impl<E: ArrayFloat> Compiled<E> {
     ) -> Result<Self> {
         let program = drafts.program;
         let own = instrs.iter().map(|&at| &program.instrs()[at].op);
-        let again = drafts.again.iter().filter(|(of, _)| *of == step).map(|(_, v)| &program.instr_of(*v).op);
+        let again = drafts.again_in(step).map(|v| &program.instr_of(v).op);
         let literals = literals_of(own.chain(again));
         let literals: Vec<_> = literals.into_iter().map(|bits| (bits, drafts.literal(f64::from_bits(bits)))).collect();
         let mut c = Compiler {
@@ -89,7 +90,8 @@ impl<E: ArrayFloat> Compiled<E> {
             let arg = c.stream(Place::repeated(Source::Const(k), dims));
             c.kept.insert(bits, arg);
         }
-        for &at in instrs {
+        for (k, &at) in instrs.iter().enumerate() {
+            interrupt::ask_at(k * 32)?;
             let instr = &program.instrs()[at];
             let v = instr.result;
             if let ArrayOp::Concat(_) = instr.op {
@@ -129,7 +131,7 @@ impl<E: ArrayFloat> Compiled<E> {
             let need = &drafts.needs[program.instrs()[at].result.at()];
             need.takes_over.map(|_| buffers[program.instrs()[at].result.at()])
         };
-        let taken: Vec<_> = instrs.iter().filter_map(of_sums).collect();
+        let taken: HashSet<_> = instrs.iter().filter_map(of_sums).collect();
         let is_late = |work: &Work| matches!(work, Work::Store { buffer, .. } if taken.contains(buffer));
         let (late, early): (Vec<_>, Vec<_>) = work.into_iter().partition(is_late);
         let stays = |work: &Work| matches!(work, Work::Store { of: Arg::Stream(k), buffer } if walks[*k].source == Source::Buffer(*buffer));
@@ -137,7 +139,8 @@ impl<E: ArrayFloat> Compiled<E> {
         if size == 1 && reducers.is_empty() {
             return Ok(Compiled::Numbers(Numbers::new(live(work, blocks).0, &walks, blocks)?));
         }
-        let is_read = |buffer| walks.iter().any(|stream| stream.source == Source::Buffer(buffer));
+        let sources: HashSet<_> = walks.iter().map(|stream| stream.source).collect();
+        let is_read = |buffer| sources.contains(&Source::Buffer(buffer));
         let work = side_by_side(live(work, blocks).0.into_iter().map(|(_, work)| work).collect());
         let work = kept_in_place(in_pairs(fused(work, blocks), blocks), is_read);
         let (work, repeated, blocks) = with_few_blocks(work, repeated, blocks);

@@ -4,13 +4,11 @@
 //! shape, unless an operand is computed later; reductions over neighbouring axes end a chain. Every other instruction is a
 //! step of its own. Promises: a step reads only results of earlier steps, or its own blocks. Knows only the lifetime of memory.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use super::super::columns::LONG;
 use super::super::dims::{Axes, Dims, bad};
-use super::super::instr::{
-    ArrayInstr, ArrayOp, ArrayProgram, Data, Element, Length, Reduce, Shared, Type, ValueId, View,
-};
+use super::super::instr::{ArrayOp, ArrayProgram, Data, Element, Length, Reduce, Shared, Type, ValueId, View};
 use super::super::lower::ROW;
 use super::chained::{Read, chained, is_elementwise, joins_columns};
 use super::place::{Place, Source};
@@ -76,7 +74,7 @@ pub(super) struct Drafts<'p> {
     chains: HashMap<Dims, usize>,
     literals: HashMap<u64, usize>,
     /// Values that a chain computes again, rather than that the chain before it stores them.
-    pub(super) again: HashSet<(usize, ValueId)>,
+    again: BTreeSet<(usize, ValueId)>,
     /// Values that were copied to lie in C order.
     copies: HashMap<ValueId, Place>,
     pub(super) outputs: Vec<usize>,
@@ -86,6 +84,8 @@ pub(super) struct Drafts<'p> {
     outer: HashMap<ValueId, usize>,
     /// How many instructions read a value.
     uses: Vec<u32>,
+    /// The last one that does.
+    readers: Vec<usize>,
     /// Which stack a value stands for.
     pub(super) stacks: HashMap<ValueId, usize>,
 }
@@ -96,6 +96,10 @@ impl<'p> Drafts<'p> {
         let mut uses = vec![0; n];
         let read = program.instrs().iter().flat_map(|instr| &instr.operands[..]);
         read.chain(program.outputs()).for_each(|v| uses[v.at()] += 1);
+        let mut readers = vec![0; n];
+        for (at, instr) in program.instrs().iter().enumerate() {
+            instr.operands.iter().for_each(|v| readers[v.at()] = at);
+        }
         let needs = (0..n).map(|v| need_of(program.type_of(ValueId(v as u32)))).collect();
         let mut drafts = Drafts {
             program,
@@ -107,12 +111,13 @@ impl<'p> Drafts<'p> {
             member: vec![None; n],
             chains: HashMap::new(),
             literals: HashMap::new(),
-            again: HashSet::new(),
+            again: BTreeSet::new(),
             copies: HashMap::new(),
             outputs: Vec::new(),
             body,
             outer: HashMap::new(),
             uses,
+            readers,
             stacks: HashMap::new(),
         };
         let mut inputs = 0;
@@ -209,12 +214,11 @@ impl<'p> Drafts<'p> {
         let instr = &program.instrs()[at];
         let ArrayOp::Dot(dot) = instr.op else { return false };
         let [x, y] = [instr.operands[0], instr.operands[1]].map(|v| program.type_of(v).dims);
-        let reads = |next: &ArrayInstr| {
-            next.op == ArrayOp::Accumulate && next.operands[1] == instr.result && next.operands[0] != instr.result
-        };
+        let reader = &program.instrs()[self.readers[instr.result.at()]];
+        let [first, second] = [0, 1].map(|k| reader.operands.get(k) == Some(&instr.result));
         dot.adjoint != [true; 2]
             && dot.extents(&x, &y).is_ok_and(|(batch, [m, k, n])| batch.size() == 1 && k == 1 && m > 1 && n > 1)
-            && program.instrs()[at..].iter().any(reads)
+            && (&reader.op, first, second) == (&ArrayOp::Accumulate, false, true)
     }
 
     /// A sum and a product that is added to it.
@@ -326,6 +330,15 @@ impl<'p> Drafts<'p> {
         self.member[v.at()] = is_elementwise.then_some(step);
         (self.needs[v.at()].first, self.needs[v.at()].last) = (step, step);
         self.needs[v.at()].is_read |= !is_elementwise;
+    }
+
+    /// The values that a chain computes again.
+    pub(super) fn again_in(&self, step: usize) -> impl Iterator<Item = ValueId> {
+        self.again.range((step, ValueId(0))..=(step, ValueId(u32::MAX))).map(|(_, v)| *v)
+    }
+
+    pub(super) fn compute_again(&mut self, v: ValueId, step: usize) {
+        self.again.insert((step, v));
     }
 
     /// How an instruction of a chain finds an operand.

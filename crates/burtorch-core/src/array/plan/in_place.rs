@@ -90,7 +90,7 @@ impl Drafts<'_> {
         };
         self.needs[b].last_read <= step
             && dims.size() == size
-            && !self.again.iter().any(|(of, _)| *of == step)
+            && self.again_in(step).next().is_none()
             && instrs.iter().all(is_apart)
     }
 }

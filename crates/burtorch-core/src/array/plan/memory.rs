@@ -5,7 +5,7 @@
 
 use std::any::Any;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use super::super::instr::{Data, Shared};
 use super::draft::{Kept, Need};
@@ -102,7 +102,8 @@ pub(super) fn assigned(needs: &[Need]) -> (Vec<usize>, [Vec<usize>; 2]) {
     needs.iter().filter(|need| need.is_read).filter_map(|need| need.takes_over).for_each(|k| is_taken_over[k] = true);
     let mut buffers = vec![usize::MAX; needs.len()];
     let mut sizes = [Vec::new(), Vec::new()];
-    let mut free: [Vec<usize>; 2] = Default::default();
+    // The free ones by size.
+    let mut free: [BTreeSet<(usize, usize)>; 2] = Default::default();
     // Those in use, as a heap with the one that ends first on top.
     let mut used: BinaryHeap<Reverse<(usize, usize, usize, usize)>> = BinaryHeap::new();
     for k in order {
@@ -114,7 +115,7 @@ pub(super) fn assigned(needs: &[Need]) -> (Vec<usize>, [Vec<usize>; 2]) {
             }
             used.pop();
             if !is_taken_over[owner] {
-                free[kind].push(buffer);
+                free[kind].insert((sizes[kind][buffer], buffer));
             }
         }
         if let Some(before) = need.takes_over {
@@ -123,10 +124,11 @@ pub(super) fn assigned(needs: &[Need]) -> (Vec<usize>, [Vec<usize>; 2]) {
             continue;
         }
         let (sizes, free) = (&mut sizes[kind], &mut free[kind]);
-        let fits = (0..free.len()).filter(|&i| sizes[free[i]] >= need.len).min_by_key(|&i| sizes[free[i]]);
-        let largest = (0..free.len()).max_by_key(|&i| sizes[free[i]]);
-        let buffer = match fits.or(largest) {
-            Some(i) => free.swap_remove(i),
+        let buffer = match free.range((need.len, 0)..).next().or(free.last()).copied() {
+            Some(found) => {
+                free.remove(&found);
+                found.1
+            }
             None => {
                 sizes.push(0);
                 sizes.len() - 1

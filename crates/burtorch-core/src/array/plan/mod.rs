@@ -374,9 +374,8 @@ fn list<T, U>(from: &[T], to: impl Fn(&T) -> U) -> Result<Vec<U>> {
 }
 
 fn parameter(program: &ArrayProgram, v: super::instr::ValueId) -> Parameter {
-    let found = program.instrs().iter().find(|instr| instr.result == v).map(|instr| &instr.op);
-    match found {
-        Some(ArrayOp::Param { set, start, dims }) => Parameter { set: *set as usize, end: start + dims.size() },
+    match &program.instr_of(v).op {
+        ArrayOp::Param { set, start, dims } => Parameter { set: *set as usize, end: start + dims.size() },
         _ => Parameter { set: 0, end: 0 },
     }
 }

@@ -14,7 +14,11 @@ use super::place::{Place, Source};
 use super::scalars::Code;
 use super::together::{Item, Operation};
 use super::work::{Arg, Work};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::interrupt;
+
+/// Operations that take a millisecond or more to make ready.
+const MANY: usize = 1 << 11;
 
 /// A number that is read: from where, to which slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,6 +64,9 @@ impl<E: ArrayFloat> Numbers<E> {
             }
         }
         loads.extend((0..streams.len()).map(|k| read(k, blocks + k)));
+        if operations.len() >= MANY && interrupt::is_over() {
+            return Err(Error::Interrupted);
+        }
         let slots = room(blocks + streams.len())?;
         let kept: Vec<_> = stores.iter().map(|(slot, _)| *slot).collect();
         let work: Vec<_> = operations.iter().copied().map(Item::Operation).collect();

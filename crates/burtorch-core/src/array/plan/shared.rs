@@ -2,6 +2,8 @@
 //!
 //! Promises: the bits of each function alone. Does not know how they are computed.
 
+use std::collections::HashMap;
+
 use super::super::expansion::MathOp;
 use super::math::BlockOp;
 use super::work::{Arg, Work};
@@ -39,17 +41,29 @@ fn are_twins(first: &Work, second: &Work) -> Option<Work> {
 }
 
 /// The same work with the second of two such functions right behind the first. Each block is written once.
-pub(super) fn side_by_side(mut work: Vec<Work>) -> Vec<Work> {
-    let mut at = 0;
-    while at < work.len() {
-        let is_second = |second: &Work| are_twins(&work[at], second).is_some();
-        if let Some(k) = function(&work[at]).and_then(|_| work[at + 1..].iter().position(is_second)) {
-            work[at + 1..=at + 1 + k].rotate_right(1);
-            at += 1;
+pub(super) fn side_by_side(work: Vec<Work>) -> Vec<Work> {
+    // The functions of the same numbers, in order.
+    let mut all: HashMap<Arg, Vec<usize>> = HashMap::new();
+    for (at, work) in work.iter().enumerate() {
+        if let Some((_, of, _)) = function(work) {
+            all.entry(of).or_default().push(at);
         }
-        at += 1;
     }
-    work
+    let mut is_moved = vec![false; work.len()];
+    let mut result = Vec::with_capacity(work.len());
+    for (at, first) in work.iter().enumerate() {
+        if is_moved[at] {
+            continue;
+        }
+        result.push(*first);
+        let others = function(first).and_then(|(_, of, _)| all.get(&of));
+        let is_second = |&&k: &&usize| k > at && !is_moved[k] && are_twins(first, &work[k]).is_some();
+        if let Some(&k) = others.and_then(|others| others.iter().find(is_second)) {
+            is_moved[k] = true;
+            result.push(work[k]);
+        }
+    }
+    result
 }
 
 /// The same work with such neighbours computed together.

@@ -18,6 +18,7 @@ use super::rows::RowsStep;
 use super::sparse::SparseStep;
 use super::{ArrayFloat, Plan, Step};
 use crate::error::Result;
+use crate::interrupt;
 
 /// The steps of drafts whose results something reads, and for each draft the number of steps before it.
 pub(super) fn steps<E: ArrayFloat>(
@@ -29,6 +30,7 @@ pub(super) fn steps<E: ArrayFloat>(
     let mut steps = Vec::with_capacity(drafts.steps.len());
     let mut before = Vec::with_capacity(drafts.steps.len());
     for (at, draft) in drafts.steps.clone().into_iter().enumerate() {
+        interrupt::ask_at(at * 32)?;
         before.push(steps.len());
         let placed = |mut place: Place, element| {
             if let Source::Buffer(need) = place.source {

@@ -2,6 +2,8 @@
 //!
 //! Promises the bits of the operations one by one. Knows nothing of how they run.
 
+use std::collections::HashMap;
+
 use super::super::expansion::MathOp;
 use super::math::{BlockOp, arity};
 use super::work::{as_first, as_second};
@@ -75,14 +77,18 @@ pub(super) fn all_reads(work: &[Item], kept: &[usize]) -> Vec<usize> {
 }
 
 /// The same operations in fewer steps, where slots are read so often in all.
+///
+/// Linear in the operations, however many slots there are.
 pub(super) fn together(operations: &[Operation], reads: &[usize]) -> Vec<Operation> {
-    let mut reads = reads.to_vec();
-    paired(&fused(operations, &mut reads), &reads)
+    let (fused, fewer) = fused(operations, reads);
+    let is_read_once = |k: usize| reads.get(k).is_some_and(|n| n - fewer.get(&k).unwrap_or(&0) == 1);
+    paired(&fused, &is_read_once)
 }
 
-/// The operations with products that only a contribution reads done by it.
-fn fused(operations: &[Operation], reads: &mut [usize]) -> Vec<Operation> {
+/// The operations with products that only a contribution reads done by it, and how much less often slots are read then.
+fn fused(operations: &[Operation], reads: &[usize]) -> (Vec<Operation>, HashMap<usize, usize>) {
     let mut result: Vec<Operation> = Vec::with_capacity(operations.len());
+    let mut fewer = HashMap::new();
     for &operation in operations {
         if let (BlockOp::Contribution, Some(last)) = (operation.op, result.last().copied())
             && last.op == BlockOp::Math(MathOp::Mul)
@@ -92,37 +98,42 @@ fn fused(operations: &[Operation], reads: &mut [usize]) -> Vec<Operation> {
         {
             result.pop();
             // It is read once by the contribution, not by the product as well.
-            reads[last.of[0]] -= 1;
+            *fewer.entry(last.of[0]).or_default() += 1;
             result.push(Operation { op: BlockOp::Product, of: [last.of[0], last.of[1], 0], to: operation.to });
             continue;
         }
         result.push(operation);
     }
-    result
+    (result, fewer)
 }
 
 /// The operations with those whose results only one other reads done together with it, in its place.
-fn paired(operations: &[Operation], reads: &[usize]) -> Vec<Operation> {
-    let mut result: Vec<Operation> = Vec::with_capacity(operations.len());
+fn paired(operations: &[Operation], is_read_once: &impl Fn(usize) -> bool) -> Vec<Operation> {
+    let mut result: Vec<Option<Operation>> = Vec::with_capacity(operations.len());
+    // Which of the result wrote a slot last. One that goes is read no more.
+    let mut writers: HashMap<usize, usize> = HashMap::new();
     for &operation in operations {
         let first = |side: usize| {
-            let at = result.iter().rposition(|before| before.to == operation.of[side])?;
-            let Operation { op, of, to } = result[at];
-            let is_changed = result[at + 1..].iter().any(|between| of[..arity(op)].contains(&between.to));
-            let first = as_first(op).filter(|_| reads.get(to) == Some(&1) && !is_changed)?;
-            Some((at, side, first, [of[0], of[arity(op) - 1]]))
+            let at = *writers.get(&operation.of[side])?;
+            let Operation { op, of, to } = result[at]?;
+            let first = as_first(op).filter(|_| is_read_once(to))?;
+            let is_changed = of[..arity(op)].iter().any(|slot| writers.get(slot).is_some_and(|&last| last > at));
+            (!is_changed).then(|| (at, side, first, [of[0], of[arity(op) - 1]]))
         };
         let pair = as_second(operation.op)
             .and_then(|second| Some((second, (0..2).filter_map(first).max_by_key(|first| first.0)?)));
-        let Some((second, (at, side, first, [x, y]))) = pair else {
-            result.push(operation);
-            continue;
+        let operation = match pair {
+            None => operation,
+            Some((second, (at, side, first, [x, y]))) => {
+                result[at] = None;
+                let op = BlockOp::Two(Two { first, second, to_right: side == 1 });
+                Operation { op, of: [x, y, operation.of[1 - side]], to: operation.to }
+            }
         };
-        result.remove(at);
-        let op = BlockOp::Two(Two { first, second, to_right: side == 1 });
-        result.push(Operation { op, of: [x, y, operation.of[1 - side]], to: operation.to });
+        writers.insert(operation.to, result.len());
+        result.push(Some(operation));
     }
-    result
+    result.into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -263,6 +263,8 @@ pub(super) fn with_few_blocks(
     let mut result = Vec::with_capacity(kept.len());
     for (at, mut work) in kept {
         let read = work.of().to_vec();
+        // What it gives back: an operand may come twice.
+        let mut given = free.len();
         for arg in work.of() {
             if let Arg::Block(k) = arg {
                 *k = new[*k];
@@ -274,6 +276,7 @@ pub(super) fn with_few_blocks(
                 count += 1;
                 count - 1
             });
+            given = free.len();
             new[*to] = block;
             *to = block;
         }
@@ -281,7 +284,7 @@ pub(super) fn with_few_blocks(
             if let Arg::Block(k) = arg
                 && last[k] == Some(at)
                 && new[k] >= fixed
-                && !free.contains(&new[k])
+                && !free[given..].contains(&new[k])
             {
                 free.push(new[k]);
             }
