@@ -12,7 +12,7 @@ from burtorch._core import Parameters, Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from os import PathLike
     from typing import Any
 
@@ -62,11 +62,12 @@ def state_dict(model: object) -> dict[str, array[float]]:
     return state
 
 
-def load_state_dict(model: object, state: Mapping[str, Sequence[float]]) -> None:
-    """Sets the values of all Tensors from a result of ``state_dict()``.
+def load_state_dict(model: object, state: Mapping[str, Any]) -> None:
+    """Sets the values of all Tensors from a result of ``state_dict()``, or from arrays of their shapes by name, such as
+    those of other libraries.
 
     Raises:
-        ValueError: a name is missing or unknown, or a length differs; nothing is changed.
+        ValueError: a name is missing or unknown, or a length or shape differs; nothing is changed.
         FormatError, a ValueError: the state belongs to a model with other settings, such as heads or an activation.
     """
     if isinstance(state, State):
@@ -75,12 +76,32 @@ def load_state_dict(model: object, state: Mapping[str, Sequence[float]]) -> None
     if tensors.keys() != state.keys():
         missing, unknown = sorted(tensors.keys() - state.keys()), sorted(state.keys() - tensors.keys())
         raise ValueError(f"the state lacks {missing} and has unknown names {unknown}")
-    for name, tensor in tensors.items():
-        if len(state[name]) != _size(tensor):
-            raise ValueError(f"{name} holds {_size(tensor)} numbers, found {len(state[name])}")
-    numbers = {name: [float(x) for x in state[name]] for name in tensors}
+    numbers = {name: _numbers(name, tensor, state[name]) for name, tensor in tensors.items()}
     for name, tensor in tensors.items():
         tensor.values[:] = numbers[name]
+
+
+def _numbers(name: str, tensor: Tensor, values: Any) -> list[float]:
+    """The numbers of a Tensor in C order, from flat ones or those of its shape."""
+    shape = tuple(values.shape) if hasattr(values, "shape") else _shape(values)
+    if shape not in ((_size(tensor),), tuple(tensor.shape)):
+        found = shape[0] if len(shape) == 1 else f"the shape {shape}"
+        raise ValueError(f"{name} holds {_size(tensor)} numbers of the shape {tuple(tensor.shape)}, found {found}")
+    flat = values.tolist() if hasattr(values, "tolist") else values
+    flat = flat if shape else [flat]
+    for _ in shape[1:]:
+        flat = [x for row in flat for x in row]
+    return [float(x) for x in flat]
+
+
+def _shape(values: Any) -> tuple[int, ...]:
+    """The shape of nested sequences, all rows of which are as long as the first."""
+    if not isinstance(values, (list, tuple)) or not values or not isinstance(values[0], (list, tuple)):
+        return (len(values),)
+    inner = {_shape(row) if isinstance(row, (list, tuple)) else () for row in values}
+    if len(inner) != 1:
+        raise ValueError("rows of a state must be of one length")
+    return (len(values), *inner.pop())
 
 
 def find_nonfinite(model: object) -> tuple[str, str, int, float] | None:
@@ -152,11 +173,11 @@ class Module:
         """A copy of the values of each Tensor, flat, by name."""
         return state_dict(self)
 
-    def load_state_dict(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Sets the values of all Tensors from a result of ``state_dict()``.
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Sets the values of all Tensors from a result of ``state_dict()``, or from arrays of their shapes by name.
 
         Raises:
-            ValueError: a name is missing or unknown, or a length differs; nothing is changed.
+            ValueError: a name is missing or unknown, or a length or shape differs; nothing is changed.
         """
         load_state_dict(self, state)
 

@@ -382,3 +382,60 @@ def test_a_mistake_in_sparse_rows_is_one_error():
     with pytest.raises(TypeError, match="argument"):
         bt.grad(lambda rows, w: (rows @ w).sum())(good, w)
     assert product(good, w) == pytest.approx(dense @ w)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["f8", "f4", "f2", "g", ">f8", ">f4", "i1", "i2", "i4", "i8", ">i4", "u1", "u2", "u4", "?"]
+)
+@pytest.mark.parametrize("shape", [(4,), (4, 3), (4, 2, 3), (4, 2, 1, 3)])
+def test_contexts_of_any_rank_and_dtype(dtype, shape):
+    """The loss and gradient are those of the numbers as float64, sample by sample."""
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor((3,), name="w", init="ones")
+    oracle = bt.Oracle(lambda x, y: bt.sum(x * w) ** 2 + y, params=params)
+    x = (3.0 * np.random.default_rng(0).normal(size=shape)).astype(dtype)
+    y = np.arange(4).astype(dtype)
+    loss, gradient = oracle(x, y)
+    numbers = x.astype("f8").reshape(4, -1, shape[-1] if len(shape) > 1 else 1) * np.ones(3)
+    sums, parts = numbers.sum(axis=(1, 2)), numbers.sum(axis=1)
+    assert loss == pytest.approx(np.mean(sums**2 + y.astype("f8")), rel=1e-12)
+    np.testing.assert_allclose(np.asarray(gradient), (2.0 * sums[:, None] * parts).mean(axis=0), rtol=1e-12)
+
+
+def test_nested_lists_are_contexts():
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor((2,), name="w", init="ones")
+    oracle = bt.Oracle(lambda x, y: bt.sum(x * w) + y, params=params)
+    x = np.random.default_rng(0).normal(size=(3, 2, 2))
+    assert oracle(x.tolist(), [0.0, 1.0, 2.0])[0] == pytest.approx(oracle(x, np.arange(3.0))[0], rel=1e-15)
+    with pytest.raises(ValueError, match=r"rows of unequal length|dimensions"):
+        oracle([[[1.0], [2.0, 3.0]]], [0.0])
+
+
+def test_a_callable_that_fails_both_ways_shows_both_causes():
+    """Traced with Arrays, and called with Values."""
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor((3,), name="w")
+
+    def fails(x, y):
+        raise ValueError("with Arrays" if isinstance(x, bt.Array) else "with Values")
+
+    oracle = bt.Oracle(fails, params=params)
+    with pytest.raises(ValueError, match="with Values") as caught:
+        oracle(np.ones((2, 3)), np.ones(2))
+    assert str(caught.value.__cause__) == "with Arrays"
+    # More dimensions than sample by sample: that is said, and why the callable has no program.
+    with pytest.raises(ValueError, match="dimensions") as caught:
+        oracle(np.ones((2, 3, 3)), np.ones(2))
+    assert str(caught.value.__cause__) == "with Arrays"
+    assert w.shape == (3,)
+
+
+def test_a_function_that_fails_both_ways_shows_both_causes():
+    def fails(x):
+        raise ValueError("with Arrays" if isinstance(x, bt.Array) else "with Values")
+
+    for call in (lambda f, x: f(x), lambda f, x: f.grad(x), lambda f, x: f.value_and_grad(x)):
+        with pytest.raises(ValueError, match="with Values") as caught:
+            call(bt.function(fails), np.ones(1000))
+        assert str(caught.value.__cause__) == "with Arrays"

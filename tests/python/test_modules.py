@@ -4,6 +4,8 @@ import pytest
 
 import burtorch as bt
 
+np = pytest.importorskip("numpy")
+
 VOCAB, CONTEXT, LAYERS, HEADS, WIDTH = 11, 9, 2, 2, 8
 
 
@@ -242,3 +244,23 @@ def test_non_finite_parameters_are_named():
     loss, _grad = bt.Oracle(model)([[0, 1]], [[1, 2]])
     assert loss != loss
     assert bt.nn.find_nonfinite(model)[:2] == ("blocks.0.up.weight", "value")
+
+
+@pytest.mark.parametrize(
+    "make", [list, np.array, lambda rows: np.asfortranarray(rows), lambda rows: np.array(rows, "f4")]
+)
+def test_states_may_have_the_shapes_of_tensors(make):
+    layer = bt.nn.Linear(bt.Parameters(dtype="float64"), 3, 2)
+    rows = [[0.5, 1.0, 1.5], [2.0, 2.5, 3.0]]
+    layer.load_state_dict({"weight": make(rows), "bias": make([[7.0, 8.0]][0])})
+    assert list(layer.weight.values) == [x for row in rows for x in row]
+    assert list(layer.bias.values) == [7.0, 8.0]
+    before = {name: list(values) for name, values in layer.state_dict().items()}
+    transposed = [list(column) for column in zip(*rows)]
+    for wrong in (transposed, [rows], rows[:1], [[0.5, 1.0, 1.5], [2.0, 2.5]], [[0.5, 1.0, 1.5], 2.0], []):
+        for given in (wrong, *([np.array(wrong)] if wrong in (transposed, [rows], rows[:1]) else [])):
+            with pytest.raises(ValueError, match=r"weight|rows of a state"):
+                layer.load_state_dict({"weight": given, "bias": [0.0, 0.0]})
+    with pytest.raises((TypeError, ValueError)):
+        layer.load_state_dict({"weight": np.array(rows, complex) * 1j, "bias": [0.0, 0.0]})
+    assert {name: list(values) for name, values in layer.state_dict().items()} == before

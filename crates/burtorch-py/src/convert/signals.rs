@@ -126,6 +126,15 @@ pub fn text_of(object: &Bound<'_, PyAny>) -> String {
     }
 }
 
+/// The error of something that failed two ways: the later one, with the earlier as its cause if that says something else.
+pub fn failed_twice(py: Python<'_>, earlier: &PyErr, later: PyErr) -> PyErr {
+    let is_new = text_of(earlier.value(py)) != text_of(later.value(py));
+    if is_new && !is_final(py, &later) && later.cause(py).is_none() {
+        later.set_cause(py, Some(earlier.clone_ref(py)));
+    }
+    later
+}
+
 /// The representation of an object.
 pub fn repr_of(object: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(object.repr()?.to_string_lossy().into_owned())

@@ -19,9 +19,9 @@ use crate::array::parts::TakeFloats;
 use crate::array::run::Number;
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::buffer::CallerMemory;
-use crate::convert::errors::{derived, if_any, is_final};
+use crate::convert::errors::{derived, if_any};
 use crate::convert::gc::{HoldsObjects, Visitor};
-use crate::convert::signals::{quietly, text_of};
+use crate::convert::signals::{failed_twice, quietly, text_of};
 use crate::params::PyParameters;
 use crate::trace::array_calls::Running;
 use crate::trace::array_path::ArrayPath;
@@ -61,6 +61,12 @@ impl Traced {
             return Ok(None);
         }
         let n = n_samples(x);
+        // Beside contexts that are read as arrays only.
+        let listed = match has_many_axes(x) && y.is_instance_of::<PyList>() {
+            true => if_any(y.py(), y.py().import("numpy")?.call_method1("asarray", (y,)))?,
+            false => None,
+        };
+        let y = listed.as_ref().unwrap_or(y);
         match [n, if y.is_none() { n } else { n_samples(y) }] {
             [Some(n), Some(m)] if n == m => {
                 self.given = Some([x.clone().unbind(), y.clone().unbind()]);
@@ -106,15 +112,13 @@ impl Traced {
     /// The error of a call that failed both ways: that of the program, if it is about the shape of the loss; otherwise the later one,
     /// with that of the program as its cause if it says something else.
     pub fn clearer(&self, py: Python<'_>, error: PyErr) -> PyErr {
-        let Some(failed) = &self.failed else { return error };
-        let (first, later) = (text_of(failed.value(py)), text_of(error.value(py)));
-        if first.contains("needs a function that returns one float") {
-            return failed.clone_ref(py);
+        match &self.failed {
+            None => error,
+            Some(failed) if text_of(failed.value(py)).contains("needs a function that returns one float") => {
+                failed.clone_ref(py)
+            }
+            Some(failed) => failed_twice(py, failed, error),
         }
-        if first != later && !is_final(py, &error) && error.cause(py).is_none() {
-            error.set_cause(py, Some(failed.clone_ref(py)));
-        }
-        error
     }
 
     /// Bytes of buffers.
@@ -157,20 +161,47 @@ impl Traced {
 /// The number of samples of an array with one sample per row.
 fn n_samples(object: &Bound<'_, PyAny>) -> Option<usize> {
     let Some(array) = Array::of(object) else { return n_sparse(object) };
-    let (1 | 2, true) = (array.shape().len(), array.len() > 0) else { return None };
+    let (1.., true) = (array.shape().len(), array.len() > 0) else { return None };
     let is_taken = !matches!(array.kind, Kind::Unsigned(1) | Kind::F16);
     is_taken.then(|| array.shape()[0])
 }
 
-/// A batch without conversion; integers with negative ones among them, such as labels -1 and 1, are numbers and not indices,
-/// which would count from the end.
+/// Whether an array has more axes than those that are read sample by sample.
+fn has_many_axes(array: &Bound<'_, PyAny>) -> bool {
+    Array::of(array).is_some_and(|array| array.shape().len() > 2)
+}
+
+/// An array in a dtype that programs take, if it has another: bools and float16 are numbers.
+fn converted<'py>(array: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let dtype = array.getattr("dtype")?;
+    let (kind, size): (String, usize) = (dtype.getattr("kind")?.extract()?, dtype.getattr("itemsize")?.extract()?);
+    let float64 = || "float64".into_pyobject(array.py()).map(Bound::into_any);
+    let to = match (&*kind, size) {
+        ("b", _) => float64()?,
+        ("f", size) if size != 4 && size != 8 => float64()?,
+        ("u", 1) => "uint32".into_pyobject(array.py())?.into_any(),
+        _ if dtype.getattr("isnative")?.extract()? => return Ok(None),
+        _ => dtype.call_method1("newbyteorder", ("=",))?,
+    };
+    array.call_method1("astype", (to,)).map(Some)
+}
+
+/// A batch without conversion, where programs take its dtype; lists of lists of lists become arrays. Integers with negative ones
+/// among them, such as labels -1 and 1, are numbers and not indices, which would count from the end.
 pub fn with_signs<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let numpy = || object.py().import("numpy");
+    let py = object.py();
+    let numpy = || py.import("numpy");
     let is_list = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
     // Anything but numbers is refused where it is read.
-    let listed = || if_any(object.py(), numpy()?.call_method1("asarray", (object,)));
+    let listed = || if_any(py, numpy()?.call_method1("asarray", (object,)));
     let listed = if is_list { listed()? } else { None };
-    let Some(array) = Array::of(listed.as_ref().unwrap_or(object)) else { return Ok(object.clone()) };
+    let array = Array::of(listed.as_ref().unwrap_or(object));
+    let object = listed.as_ref().filter(|array| has_many_axes(array)).unwrap_or(object);
+    let is_rare = array.as_ref().is_none_or(|array| matches!(array.kind, Kind::Unsigned(1) | Kind::F16));
+    if is_rare && let Some(other) = if_any(py, converted(object))?.flatten() {
+        return with_signs(&other);
+    }
+    let Some(array) = array else { return Ok(object.clone()) };
     let is_below = match (array.kind, array.in_place::<i64>(), array.in_place::<i32>()) {
         (Kind::Signed(_), Some(all), _) => all.iter().any(|&k| k < 0),
         (Kind::Signed(_), _, Some(all)) => all.iter().any(|&k| k < 0),

@@ -15,6 +15,7 @@ use crate::convert::arrays::{Array, Kind};
 use crate::convert::errors::BurtorchError;
 use crate::convert::numbers::is_ndarray;
 use crate::convert::refusals::is_tracing;
+use crate::convert::signals::failed_twice;
 
 /// The fewest numbers of a long array: below, replays of single numbers are faster.
 const LONG: usize = 256;
@@ -49,7 +50,10 @@ pub fn run<'py, T>(
     if !needs_values {
         return done;
     }
-    let done = run(again())?;
+    let done = run(again()).map_err(|later| match &done {
+        Err(earlier) if how == Trial::Failed => failed_twice(py, earlier, later),
+        _ => later,
+    })?;
     again().with(|state| state.needs_values = true)?;
     Ok(done)
 }

@@ -19,7 +19,7 @@ use super::states::{InUse, States, state_of};
 use super::{audit, calls, derivatives, file, gradients, long_arrays, map, transforms};
 use crate::convert::entry::{caught, entered, raise_python};
 use crate::convert::refusals::{NeedsArrays, is_tracing, needed_arrays};
-use crate::convert::signals::text_of;
+use crate::convert::signals::{failed_twice, text_of};
 use crate::node::parameter::PyParameter;
 
 /// A `Function` as the interpreter lays it out.
@@ -314,12 +314,15 @@ pub(super) unsafe extern "C" fn method<const K: usize>(
             let needs = needed_arrays();
             if needs != NeedsArrays::No {
                 let again = make().with(|state| state.uses_arrays = true).and_then(|()| run(make()));
-                let is_failure = |error: &PyErr| error.is_instance_of::<PyException>(py);
-                if needs == NeedsArrays::Perhaps && again.as_ref().is_err_and(is_failure) {
-                    done = make().with(|state| state.uses_arrays = false).and(done);
-                } else {
-                    done = again;
-                }
+                done = match (again, done) {
+                    (Err(with_arrays), Err(error))
+                        if needs == NeedsArrays::Perhaps && with_arrays.is_instance_of::<PyException>(py) =>
+                    {
+                        let back = make().with(|state| state.uses_arrays = false);
+                        back.and(Err(failed_twice(py, &with_arrays, error)))
+                    }
+                    (again, _) => again,
+                };
             }
         }
         match done {
