@@ -472,7 +472,72 @@ StringIO value | import io; k = io.StringIO(); k.write('2.0') | x * float(k.getv
 StringIO position | import io; k = io.StringIO('2.0') | x * (1.0 + k.tell()) | k.seek(2)
 """
 
+FIELDS = r"""
+asdict | o.k = 2.0 | x * dataclasses.asdict(o)['k'] | o.k = 3.0
+asdict of a field that nothing names | o.j = 2.0 | x * sum(v for v in dataclasses.asdict(o).values() if v) | o.j = 3.0
+asdict of a nested one | o.p = D(); o.p.j = 2.0 | x * dataclasses.asdict(o)['p']['j'] | o.p.j = 3.0
+asdict of a list of them | o.p = [D(), D()] | x * dataclasses.asdict(o)['p'][1]['j'] | o.p[1].j = 3.0
+asdict of a field of the class | pass | x * dataclasses.asdict(o)['j'] | del o.j; D.j = 3.0
+asdict of slots | \n@dataclasses.dataclass(slots=True)\nclass S:\n    j: float = 2.0\no = S() | x * dataclasses.asdict(o)['j'] | o.j = 3.0
+astuple | pass | x * sum(v for v in dataclasses.astuple(o) if isinstance(v, float)) | o.j = 3.0
+replace | pass | x * dataclasses.replace(o, k=1.0).__getstate__()['j'] | o.j = 3.0
+asdict of a static method's object | f = lambda x, a=o: x * dataclasses.asdict(a)['j'] | f(x) | o.j = 3.0
+copied, then all fields | import copy | x * sum(v for v in copy.copy(o).__getstate__().values() if isinstance(v, float)) | o.j = 3.0
+deepcopy, then by a computed name | import copy; n = ['j'] | x * (lambda c: c.__reduce_ex__(4)[2][n[0]])(copy.deepcopy(o)) | o.j = 3.0
+__getstate__ | pass | x * o.__getstate__()['j'] | o.j = 3.0
+__reduce_ex__ | pass | x * o.__reduce_ex__(4)[2]['j'] | o.j = 3.0
+optparse ensure_value | import optparse; v = optparse.Values({'j': 2.0}) | x * v.ensure_value('j', 1.0) | v.j = 3.0
+optparse compared | import optparse; v = optparse.Values({'j': 2.0}) | x * (2.0 if v == {'j': 2.0} else 1.0) | v.j = 3.0
+argparse contains | import argparse; v = argparse.Namespace() | x * (2.0 if 'j' in v else 1.0) | v.j = 3.0
+argparse compared | import argparse; v, w = argparse.Namespace(j=1.0), argparse.Namespace(j=1.0) | x * (2.0 if v == w else 1.0) | w.j = 3.0
+argparse text | import argparse; v = argparse.Namespace(j=2) | x * len(repr(v)) | v.j = 3000
+pprint | import pprint | x * len(pprint.pformat(o)) | o.j = 3000000.5
+string.Formatter | import string | x * float(string.Formatter().format('{0.j}', o)) | o.j = 3.0
+str.format | pass | x * float('{0.j}'.format(o)) | o.j = 3.0
+str.format of a name | pass | x * float('{o.j:.3f}'.format(o=o)) | o.j = 3.0
+str.format_map | d = {'o': o} | x * float('{o.j}'.format_map(d)) | o.j = 3.0
+str.format deeper | o.p = D() | x * float('{0.p.j}'.format(o)) | o.p.j = 3.0
+match by keyword | \ndef f(x):\n    match o:\n        case D(j=v):\n            return x * v\n | f(x) | o.j = 3.0
+match by position | \ndef f(x):\n    match o:\n        case D(v):\n            return x * v\n | f(x) | o.j = 3.0
+getattr by another name | g = getattr | x * g(o, 'j') | o.j = 3.0
+getattr in a partial | import functools; g = functools.partial(getattr, o, 'j') | x * g() | o.j = 3.0
+getattr in a list | g = [getattr] | x * g[0](o, 'j') | o.j = 3.0
+hasattr by another name | g = hasattr | x * (2.0 if g(o, 'z') else 1.0) | o.z = 3.0
+vars in a map | g = vars | x * list(map(g, [o]))[0]['j'] | o.j = 3.0
+reduce of getattr | import functools; n = ['p', 'j']; o.p = D() | x * functools.reduce(getattr, n, o) | o.p.j = 3.0
+WeakSet | import weakref\nclass W: pass\no = W(); s = weakref.WeakSet() | x * (1.0 + len(s)) | s.add(o)
+a module of a user named profile | import types; m = types.ModuleType('profile'); m.__file__ = '/home/profile.py'; before = sys.modules.get('profile'); sys.modules['profile'] = m; exec('k = 2.0\\nclass A:\\n    k = 2.0\\ndef f(x):\\n    return x * k * A.k', m.__dict__); f = m.f | f(x) | m.k = 3.0; sys.modules.pop('profile', None)
+a class of a module named trace | import types; m = types.ModuleType('trace'); m.__file__ = '/home/trace.py'; sys.modules['trace'] = m; exec('class A:\\n    k = 2.0', m.__dict__); a = m.A() | x * a.k | m.A.k = 3.0; sys.modules.pop('trace', None)
+"""
+
+ANSWERS = r"""
+thread's name | import threading; t = threading.Thread() | x * len(t.name) | t.name = 'another name'
+current thread's name | import threading; n = threading.current_thread().name | x * len(threading.current_thread().name) | threading.current_thread().name = n + 'a'
+thread is alive | import threading; t = threading.Thread(target=lambda: None) | x * (2.0 if t.ident else 1.0) | t.start(); t.join()
+event is set | import threading; e = threading.Event() | x * (2.0 if e.is_set() else 1.0) | e.set()
+event waited for | import threading; e = threading.Event() | x * (2.0 if e.wait(0.0) else 1.0) | e.set()
+semaphore taken | import threading; s = threading.Semaphore(1) | x * (2.0 if s.acquire(blocking=False) else 1.0) | pass
+number of threads | import threading; e = threading.Event(); t = threading.Thread(target=e.wait, daemon=True) | x * threading.active_count() | t.start()
+lock is locked | import threading; l = threading.Lock() | x * (2.0 if l.locked() else 1.0) | l.acquire()
+lock taken | import threading; l = threading.Lock() | x * (2.0 if l.acquire(False) else 1.0) | pass
+reentrant lock owned | import threading; l = threading.RLock() | x * (2.0 if l._is_owned() else 1.0) | l.acquire()
+logger's level | import logging; l = logging.getLogger('bt_stale'); l.setLevel(10) | x * l.getEffectiveLevel() | l.setLevel(30)
+logger is enabled | import logging; l = logging.getLogger('bt_stale2'); l.setLevel(10) | x * (2.0 if l.isEnabledFor(20) else 1.0) | l.setLevel(30)
+logger's level by its attribute | import logging; l = logging.getLogger('bt_stale3'); l.setLevel(10) | x * logging.getLogger('bt_stale3').level | l.setLevel(30)
+level's name | import logging; logging.addLevelName(33, 'A') | x * len(logging.getLevelName(33)) | logging.addLevelName(33, 'ABC')
+signature | import inspect\ndef g(a): pass\n | x * len(inspect.signature(g).parameters) | g.__code__ = (lambda a, b: None).__code__
+source members | import inspect | x * len(inspect.getmembers(o)) | o.z = 1.0
+static attribute | import inspect | x * inspect.getattr_static(o, 'j') | o.j = 3.0
+stack | import inspect | x * len(inspect.stack()) | pass
+hints | import typing | x * len(typing.get_type_hints(D)) | D.__annotations__['z'] = float
+protocol | import typing\n@typing.runtime_checkable\nclass P(typing.Protocol):\n    def z(self): ...\n | x * (2.0 if isinstance(o, P) else 1.0) | D.z = lambda self: None
+line of a file | import linecache; linecache.cache['bt_stale'] = (1, None, ['2.0'], 'bt_stale') | x * float(linecache.getline('bt_stale', 1)) | linecache.cache['bt_stale'] = (1, None, ['3.0'], 'bt_stale')
+pickled | import pickle, types; n = types.SimpleNamespace(j='a') | x * len(pickle.dumps(n)) | n.j = 'a long text'
+"""
+
 CLASSES = {
+    "fields": FIELDS,
+    "answers": ANSWERS,
     "names": NAMES,
     "containers": CONTAINERS,
     "functions": FUNCTIONS,
@@ -482,7 +547,11 @@ CLASSES = {
     "outside": OUTSIDE,
 }
 
+DATA = "import dataclasses, sys\n@dataclasses.dataclass\nclass D:\n    j: float = 2.0\n    k: float = 2.0\n    p: object = None\no = D()"
+
 BEFORE = {
+    "fields": DATA,
+    "answers": DATA,
     "objects": "class C:\n    k = 2.0\no = C()",
     "modules": "import sys, types\nm = types.ModuleType('bt_stale_m'); sys.modules['bt_stale_m'] = m",
     "arrays": "import numpy as np",

@@ -8,13 +8,12 @@ use std::ffi::{c_int, c_void};
 use super::probes::every;
 use crate::convert::critical_section::locked;
 use crate::convert::entry::visited;
-#[cfg(Py_GIL_DISABLED)]
 use crate::convert::signals::quietly;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{
-    PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple, PyType,
+    PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyModule, PySet, PyString, PyTuple, PyType,
 };
 
 /// Whether a module belongs to a library whose functions and classes are not followed. Options of pandas are followed: there
@@ -29,11 +28,42 @@ pub fn top(module: &str) -> &str {
     module.split('.').next().unwrap_or(module)
 }
 
-/// Whether a module is of Python's standard library: its functions are followed only when they run.
+/// Whether a module is of Python's standard library: its functions are followed only when they run. A user's own `profile.py`
+/// is not, because it does not lie where the library does.
 pub fn is_standard(py: Python<'_>, module: &str) -> bool {
-    static NAMES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let names = NAMES.get_or_try_init(py, || py.import("sys")?.getattr("stdlib_module_names").map(Bound::unbind));
-    names.is_ok_and(|names| names.bind(py).contains(top(module)).unwrap_or(false))
+    static KNOWN: PyOnceLock<(Py<PyAny>, Option<String>)> = PyOnceLock::new();
+    let known = KNOWN.get_or_try_init(py, || -> PyResult<_> {
+        let names = py.import("sys")?.getattr("stdlib_module_names")?.unbind();
+        let folder = file_of(py, "os").and_then(|file| Some(file.rsplit_once(['/', '\\'])?.0.to_owned()));
+        Ok((names, folder))
+    });
+    let Ok((names, folder)) = known else { return false };
+    let is_inside = |file: &str| {
+        let is_source = file.ends_with(".py") || file.ends_with(".pyc");
+        !is_source || !is_of_packages(file) && folder.as_ref().is_none_or(|folder| file.starts_with(folder))
+    };
+    let top = top(module);
+    names.bind(py).contains(top).unwrap_or(false) && file_of(py, top).is_none_or(|file| is_inside(&file))
+}
+
+/// Whether a module lies where packages are installed.
+pub fn is_installed(py: Python<'_>, module: &str) -> bool {
+    file_of(py, top(module)).is_some_and(|file| is_of_packages(&file))
+}
+
+fn is_of_packages(file: &str) -> bool {
+    file.contains("site-packages") || file.contains("dist-packages")
+}
+
+/// The file of an imported module, if it has one.
+fn file_of(py: Python<'_>, module: &str) -> Option<String> {
+    let of = || -> PyResult<Option<String>> {
+        let modules = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
+        let Some(module) = modules.get_item(module)? else { return Ok(None) };
+        let Ok(module) = module.cast_into::<PyModule>() else { return Ok(None) };
+        module.dict().get_item("__file__")?.map(|file| file.extract()).transpose()
+    };
+    quietly(py, of).flatten()
 }
 
 /// Whether an object is a number, text or the like, without mutable content.

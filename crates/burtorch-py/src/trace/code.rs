@@ -22,6 +22,14 @@ pub struct Names<'py> {
     pub texts: Vec<Bound<'py, PyString>>,
     /// The code objects inside.
     pub inner: Vec<Bound<'py, PyAny>>,
+    /// Whether a pattern names attributes of a class, which constants and the class list.
+    matches_classes: bool,
+}
+
+/// Whether a function or attribute of this name reads others by names that are computed.
+pub fn computes(name: &str) -> bool {
+    matches!(name, "getattr" | "hasattr" | "vars" | "dir" | "eval" | "exec" | "attrgetter" | "globals")
+        || matches!(name, "__dict__" | "__getattribute__" | "import_module" | "__import__")
 }
 
 /// The numbers of the instructions that have a name.
@@ -30,6 +38,7 @@ struct Instructions {
     named: Vec<(u8, u32)>,
     globals: HashSet<u8>,
     import: u8,
+    match_class: u8,
     extended: u8,
 }
 
@@ -53,6 +62,7 @@ impl Instructions {
                 .filter_map(number)
                 .collect(),
             import: number("IMPORT_NAME").unwrap_or(0),
+            match_class: number("MATCH_CLASS").unwrap_or(0),
             extended: number("EXTENDED_ARG").unwrap_or(0),
         })
     }
@@ -64,6 +74,12 @@ impl<'py> Names<'py> {
         let mut names = Names::default();
         names.add(code, 0)?;
         Ok(names)
+    }
+
+    /// Whether the code reads attributes by names that it does not look up itself.
+    pub fn computes(&self) -> bool {
+        let computed = |name: &Bound<'_, PyString>| computes(name.to_str().unwrap_or_default());
+        self.matches_classes || self.globals.iter().chain(&self.attributes).any(computed)
     }
 
     fn add(&mut self, code: &Bound<'py, PyAny>, depth: usize) -> PyResult<()> {
@@ -78,6 +94,7 @@ impl<'py> Names<'py> {
             if pair[0] == instructions.extended {
                 continue;
             }
+            self.matches_classes |= pair[0] == instructions.match_class && pair[0] != 0;
             if let Some((op, shift)) = instructions.named.iter().find(|(op, _)| *op == pair[0])
                 && let Some(name) = all.get(argument >> shift)
             {

@@ -6,6 +6,7 @@
 //! watched, `audit` their check, `keywords` the keyword arguments; `calls`, `gradients`, `derivatives` and `map` are methods;
 //! `batches` is for oracles.
 
+mod answers;
 mod arguments;
 pub mod array_calls;
 mod array_file;

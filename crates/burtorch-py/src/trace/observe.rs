@@ -13,10 +13,11 @@ use std::ptr;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFunction};
+use pyo3::types::PyFunction;
 
-use super::attributes::{is_of_a_library, is_standard, top};
-use super::search::Search;
+use super::answers::{asked, is_answer, is_dropped, is_machinery, module_of};
+use super::attributes::{is_of_a_library, is_standard};
+use super::search::{Search, reads_fields};
 use super::unwatched::{self, Kind};
 use crate::convert::entry::entered;
 use crate::convert::errors::is_final;
@@ -33,6 +34,10 @@ pub struct Observer {
     codes: HashSet<usize>,
     /// Definitions of C functions already seen, for those whose caller matters.
     called: HashSet<(usize, usize)>,
+    /// Code of the standard library that reads attributes of its arguments.
+    readers: HashSet<usize>,
+    /// Frames whose results may be answers, the innermost last, with their names.
+    asked: Vec<(usize, String)>,
     /// Seen objects are kept alive, so that nothing takes their address.
     kept: Vec<Py<PyAny>>,
     /// Whether the body writes something.
@@ -78,8 +83,15 @@ fn hook_address() -> usize {
 
 /// Runs `f` and reports its calls to `search`; returns whether the body wrote something.
 pub fn observed<T>(py: Python<'_>, search: &mut Search, f: impl FnOnce() -> T) -> (T, bool) {
-    let mut observer =
-        Observer { search, codes: HashSet::new(), called: HashSet::new(), kept: Vec::new(), writes: false };
+    let mut observer = Observer {
+        search,
+        codes: HashSet::new(),
+        called: HashSet::new(),
+        readers: HashSet::new(),
+        asked: Vec::new(),
+        kept: Vec::new(),
+        writes: false,
+    };
     OBSERVERS.with_borrow_mut(|all| all.push(&raw mut observer));
     begin_tracing();
     let is_first = !IS_INSTALLED.replace(true);
@@ -204,16 +216,19 @@ unsafe extern "C" fn hook(
     // SAFETY: the interpreter passes living objects under its lock, and runs no other hook meanwhile; the observers and
     // their searches are on the stack of this thread, below.
     entered(|py| unsafe {
-        if what == ffi::PyTrace_CALL || what == ffi::PyTrace_C_CALL {
+        if matches!(what, ffi::PyTrace_CALL | ffi::PyTrace_C_CALL | ffi::PyTrace_RETURN) {
             let frame = Bound::from_borrowed_ptr(py, frame.cast());
             let mut interrupt = None;
             OBSERVERS.with_borrow(|all| {
                 for &observer in all {
                     let observer = &mut *observer;
-                    let seen = if what == ffi::PyTrace_CALL {
-                        observer.python_call(&frame)
-                    } else {
-                        observer.c_call(&frame, &Bound::from_borrowed_ptr(py, argument))
+                    let seen = match what {
+                        ffi::PyTrace_CALL => observer.python_call(&frame),
+                        ffi::PyTrace_C_CALL => observer.c_call(&frame, &Bound::from_borrowed_ptr(py, argument)),
+                        _ => {
+                            observer.returned(&frame, Bound::from_borrowed_ptr_or_opt(py, argument));
+                            Ok(())
+                        }
                     };
                     match seen {
                         Ok(()) => {}
@@ -265,40 +280,6 @@ fn code_of<'py>(frame: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
     unsafe { Bound::from_owned_ptr(frame.py(), ffi::PyFrame_GetCode(frame.as_ptr().cast()).cast()) }
 }
 
-fn module_of<'py>(frame: &Bound<'py, PyAny>) -> PyResult<(Option<Bound<'py, PyDict>>, String)> {
-    let globals = frame.getattr("f_globals")?.cast_into::<PyDict>().ok();
-    let name = globals.as_ref().and_then(|globals| globals.get_item("__name__").ok().flatten());
-    Ok((globals.clone(), name.and_then(|name| name.extract().ok()).unwrap_or_default()))
-}
-
-/// Modules that write, wait or warn, and return no number to a body.
-fn is_machinery(module: &str) -> bool {
-    const MODULES: &[&str] = &[
-        "logging",
-        "warnings",
-        "threading",
-        "traceback",
-        "linecache",
-        "importlib",
-        "zipimport",
-        "typing",
-        "abc",
-        "_weakrefset",
-        "inspect",
-        "tokenize",
-        "pdb",
-        "bdb",
-        "_pytest",
-        "pluggy",
-        "pytest",
-        "tqdm",
-        "cProfile",
-        "profile",
-        "trace",
-    ];
-    MODULES.contains(&top(module))
-}
-
 /// The line of the body's own code that a frame runs for.
 fn line(frame: &Bound<'_, PyAny>) -> String {
     let mut at = frame.clone();
@@ -316,6 +297,12 @@ fn line(frame: &Bound<'_, PyAny>) -> String {
     quietly(frame.py(), place).unwrap_or_else(|| "unknown line".into())
 }
 
+/// Whether machinery called the function of a frame, as `threading` notes its threads.
+fn is_of_machinery(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let caller = frame.getattr("f_back")?;
+    Ok(!caller.is_none() && is_machinery(frame.py(), &module_of(&caller)?.1))
+}
+
 impl Observer {
     fn python_call(&mut self, frame: &Bound<'_, PyAny>) -> PyResult<()> {
         let code = code_of(frame);
@@ -323,13 +310,25 @@ impl Observer {
         let search = unsafe { &mut *self.search };
         let function = function_of(frame);
         let is_new_code = self.codes.insert(code.as_ptr() as usize);
+        if self.readers.contains(&(code.as_ptr() as usize)) {
+            search.add_arguments(frame)?;
+        }
         if !is_new_code && (search.is_inner(&code) || function.as_ref().is_none_or(|f| search.is_known(f))) {
             return Ok(());
         }
         self.kept.push(code.clone().unbind());
         let (globals, module) = module_of(frame)?;
-        if is_of_a_library(&module) || is_machinery(&module) {
+        if is_of_a_library(&module) {
             return Ok(());
+        }
+        if is_machinery(frame.py(), &module) || module == "_weakrefset" && is_of_machinery(frame)? {
+            let asked = asked(frame, &module, &code)?;
+            self.asked.extend(asked.map(|name| (frame.as_ptr() as usize, name)));
+            return Ok(());
+        }
+        if is_standard(frame.py(), &module) && reads_fields(&module, &code)? {
+            self.readers.insert(code.as_ptr() as usize);
+            search.add_arguments(frame)?;
         }
         match (function, globals) {
             (Some(function), _) if !search.is_inner(&code) => search.executed(&function),
@@ -347,6 +346,19 @@ impl Observer {
         }
     }
 
+    /// A frame that is being left, without a result if it raised.
+    fn returned(&mut self, frame: &Bound<'_, PyAny>, result: Option<Bound<'_, PyAny>>) {
+        let Some((_, name)) = self.asked.pop_if(|(at, _)| *at == frame.as_ptr() as usize) else { return };
+        let Some(result) = result else { return };
+        // SAFETY: the search outlives its observer.
+        let search = unsafe { &mut *self.search };
+        if !is_answer(&name, &result) {
+            search.reach(&result);
+        } else if let Some(text) = Kind::Hidden.text(&name) {
+            search.note(Kind::Hidden, format!("{text} ({})", line(frame)));
+        }
+    }
+
     fn c_call(&mut self, frame: &Bound<'_, PyAny>, function: &Bound<'_, PyAny>) -> PyResult<()> {
         // SAFETY: a living function of C, whose definition is not freed.
         let definition = unsafe {
@@ -355,6 +367,8 @@ impl Observer {
             }
             (*function.as_ptr().cast::<ffi::PyCFunctionObject>()).m_ml as usize
         };
+        // SAFETY: the search outlives its observer.
+        unsafe { (*self.search).add_method(function) }?;
         // SAFETY: a method's class, and so what it does, may differ for one definition.
         let owner = unsafe {
             let owner = (*function.as_ptr().cast::<ffi::PyCFunctionObject>()).m_self;
@@ -368,6 +382,14 @@ impl Observer {
             self.called.insert((definition, owner));
             return Ok(());
         }
+        // The state of a lock matters if code of the body reads it.
+        let is_of_a_lock = name.starts_with("lock.") || name.starts_with("RLock.");
+        let is_read = || -> PyResult<bool> {
+            Ok(!is_standard(frame.py(), &module_of(frame)?.1) && !(name.contains("acquire") && is_dropped(frame)?))
+        };
+        if is_of_a_lock && !is_read()? {
+            return Ok(());
+        }
         self.called.insert((definition, owner));
         if kind == Kind::Abstract {
             // SAFETY: as above.
@@ -375,7 +397,7 @@ impl Observer {
             return Ok(());
         }
         let (_, module) = module_of(frame)?;
-        if is_machinery(&module) {
+        if is_machinery(frame.py(), &module) {
             self.called.remove(&(definition, owner));
             self.writes = true;
             return Ok(());

@@ -76,6 +76,9 @@ fn of_standard_module(module: &str, function: &str) -> Kind {
         | ("sys", "setprofile" | "settrace" | "_getframemodulename") => Kind::Pure,
         ("gc", "collect" | "enable" | "disable" | "isenabled") => Kind::Pure,
         ("_thread", "get_ident" | "get_native_id" | "_count") => Kind::Hidden,
+        ("_thread", "start_new_thread" | "start_joinable_thread") => Kind::Output,
+        // All attributes of an object.
+        ("_pickle", "dump" | "dumps") => Kind::Hidden,
         ("sys" | "gc" | "_ctypes" | "ctypes" | "resource" | "_locale" | "tracemalloc" | "_tracemalloc", _) => {
             Kind::Hidden
         }
@@ -93,6 +96,7 @@ fn of_standard_class(module: &str, class: &str, function: &str) -> Kind {
         ("datetime", _, "now" | "utcnow" | "today") => Kind::Clock,
         // Results of a wait or a queue depend on others.
         ("_queue" | "_asyncio", ..) => Kind::Advanced,
+        ("_thread", _, "locked" | "acquire" | "acquire_lock" | "locked_lock" | "_is_owned") => Kind::Hidden,
         ("_thread", ..) => Kind::Pure,
         ("_io" | "io" | "_random" | "socket" | "_socket" | "select" | "mmap" | "sqlite3" | "_sqlite3", ..) => {
             of_standard_module(module, function)

@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyFunction, PyString, PyTuple};
 use super::{Search, address};
 use crate::convert::critical_section::object_at;
 use crate::trace::attributes::{is_of_a_library, is_standard};
-use crate::trace::code::Names;
+use crate::trace::code::{Names, computes};
 use crate::trace::invalidate::Scope;
 
 impl Search {
@@ -101,12 +101,7 @@ impl Search {
             self.inner.insert(address(inner));
         }
         let module: String = globals.get_item("__name__")?.and_then(|name| name.extract().ok()).unwrap_or_default();
-        let computes = |name: &Bound<'_, PyString>| {
-            let name = name.to_str().unwrap_or_default();
-            matches!(name, "getattr" | "hasattr" | "vars" | "dir" | "eval" | "exec" | "attrgetter" | "globals")
-                || matches!(name, "__dict__" | "__getattribute__" | "import_module" | "__import__")
-        };
-        if !is_standard(py, &module) && names.globals.iter().chain(&names.attributes).any(computes) {
+        if !is_standard(py, &module) && names.computes() {
             self.is_dynamic = true;
             for text in names.texts.iter().filter(|text| is_identifier(text)) {
                 self.add_name(text)?;
@@ -134,7 +129,8 @@ impl Search {
             return Ok(());
         }
         let builtins = py.import("builtins")?.dict();
-        if let Some(held) = self.add_listed(&builtins, name) {
+        // Code that names one of these has been treated so already, or is of the standard library: see `fields`.
+        if let Some(held) = self.add_listed(&builtins, name).filter(|_| !computes(name.to_str().unwrap_or_default())) {
             self.reach(&held);
         }
         Ok(())

@@ -8,6 +8,7 @@
 //! Promises: runs no Python code. Each object is searched once. Nothing is skipped without a record.
 #![allow(unsafe_code)]
 
+mod fields;
 mod functions;
 mod objects;
 
@@ -24,6 +25,8 @@ use crate::node::parameter::PyParameter;
 
 /// The largest number of searched objects.
 const MOST_OBJECTS: usize = 1 << 20;
+
+pub use fields::reads_fields;
 
 /// A source that a body reads and that is not watched.
 #[derive(Clone, Debug, PartialEq, Eq)]

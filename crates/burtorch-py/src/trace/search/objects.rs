@@ -1,6 +1,7 @@
 //! The search in objects: their contents, attributes, classes and C data.
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::mem::offset_of;
 
 use pyo3::ffi;
@@ -11,6 +12,7 @@ use super::{Search, address};
 use crate::convert::raw_bytes::raw_bytes;
 use crate::convert::signals::quietly;
 use crate::trace::attributes::{self, class_names, is_of_a_library, is_standard, is_written_in_python, top};
+use crate::trace::code::computes;
 use crate::trace::invalidate::Scope;
 use crate::trace::unwatched::{self, Kind, Object};
 
@@ -96,28 +98,18 @@ impl Search {
     }
 
     pub(super) fn add_class(&mut self, kind: &Bound<'_, PyType>) {
-        let py = kind.py();
         let meta = kind.get_type();
         if is_written_in_python(&meta) {
             self.reach(meta.as_any());
         }
-        let is_followed = |class: &Bound<'_, PyType>| {
-            let (module, _) = class_names(class);
-            is_written_in_python(class) && !is_of_a_library(&module) && !is_standard(py, &module)
-        };
         if !is_followed(kind) {
             return;
         }
         // SAFETY: the words of the base classes and of the metaclass lie in the class.
         unsafe { self.watch.add_object(kind, (&raw const (*kind.as_type_ptr()).tp_mro).cast()) };
         self.add_class_of(kind);
-        for class in kind.mro().iter() {
-            let Ok(class) = class.cast_into::<PyType>() else { continue };
-            if is_followed(&class)
-                && let Some(dict) = attributes::of_class(&class)
-            {
-                self.add_attributes(&dict, Scope::Class);
-            }
+        for dict in followed(kind) {
+            self.add_attributes(&dict, Scope::Class);
         }
     }
 
@@ -151,8 +143,11 @@ impl Search {
             }
             if ffi::PyCFunction_Check(object.as_ptr()) != 0 {
                 // A bound method: of its object.
-                let owner = (*object.as_ptr().cast::<ffi::PyCFunctionObject>()).m_self;
-                let owner = Bound::from_borrowed_ptr_or_opt(py, owner);
+                let function = object.as_ptr().cast::<ffi::PyCFunctionObject>();
+                let owner = Bound::from_borrowed_ptr_or_opt(py, (*function).m_self);
+                // `getattr` and the like by another name.
+                self.is_dynamic |= owner.as_ref().is_some_and(|owner| owner.is_instance_of::<PyModule>())
+                    && CStr::from_ptr((*(*function).m_ml).ml_name).to_str().is_ok_and(computes);
                 if let Some(owner) = owner.filter(|owner| !owner.is_instance_of::<PyModule>()) {
                     self.reach(&owner);
                 }
@@ -237,6 +232,18 @@ impl Search {
             self.reach(&owner);
         }
     }
+}
+
+/// Whether the attributes of a class itself are watched.
+fn is_followed(class: &Bound<'_, PyType>) -> bool {
+    let (module, _) = class_names(class);
+    is_written_in_python(class) && !is_of_a_library(&module) && !is_standard(class.py(), &module)
+}
+
+/// The dictionaries of a class and of those that it derives from, where they are watched.
+pub(super) fn followed<'py>(kind: &Bound<'py, PyType>) -> Vec<Bound<'py, PyDict>> {
+    let classes = kind.mro().into_iter().filter_map(|class| class.cast_into::<PyType>().ok());
+    classes.filter(is_followed).filter_map(|class| attributes::of_class(&class)).collect()
 }
 
 /// Whether the items of an object are watched.
