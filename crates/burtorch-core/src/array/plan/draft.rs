@@ -4,7 +4,7 @@
 //! shape, unless an operand is computed later; reductions over neighbouring axes end a chain. Every other instruction is a
 //! step of its own. Promises: a step reads only results of earlier steps, or its own blocks. Knows only the lifetime of memory.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 
 use super::super::columns::LONG;
 use super::super::dims::{Axes, Dims, bad};
@@ -74,7 +74,7 @@ pub(super) struct Drafts<'p> {
     chains: HashMap<Dims, usize>,
     literals: HashMap<u64, usize>,
     /// Values that a chain computes again, rather than that the chain before it stores them.
-    again: BTreeSet<(usize, ValueId)>,
+    again: HashMap<usize, HashSet<ValueId>>,
     /// Values that were copied to lie in C order.
     copies: HashMap<ValueId, Place>,
     pub(super) outputs: Vec<usize>,
@@ -111,7 +111,7 @@ impl<'p> Drafts<'p> {
             member: vec![None; n],
             chains: HashMap::new(),
             literals: HashMap::new(),
-            again: BTreeSet::new(),
+            again: HashMap::new(),
             copies: HashMap::new(),
             outputs: Vec::new(),
             body,
@@ -334,18 +334,18 @@ impl<'p> Drafts<'p> {
 
     /// The values that a chain computes again.
     pub(super) fn again_in(&self, step: usize) -> impl Iterator<Item = ValueId> {
-        self.again.range((step, ValueId(0))..=(step, ValueId(u32::MAX))).map(|(_, v)| *v)
+        self.again.get(&step).into_iter().flatten().copied()
     }
 
     pub(super) fn compute_again(&mut self, v: ValueId, step: usize) {
-        self.again.insert((step, v));
+        self.again.entry(step).or_default().insert(v);
     }
 
     /// How an instruction of a chain finds an operand.
     pub(super) fn read_of(&self, v: ValueId, step: usize) -> Read {
         if self.member[v.at()] == Some(step) {
             Read::Block(v)
-        } else if self.again.contains(&(step, v)) {
+        } else if self.again.get(&step).is_some_and(|again| again.contains(&v)) {
             Read::Again(v)
         } else {
             Read::Place
