@@ -178,7 +178,7 @@ def quantile(
             f"quantile of Arrays takes no weights, and method= 'linear', 'lower', 'higher', 'nearest' or 'midpoint', "
             f"found {method!r}"
         )
-    shares = numpy.asarray(q, dtype="float64")
+    shares = numbers_of(q).astype("float64")
     rows, shape = rows_of(a, axis, out)
     if method == "linear":
         found = _core.array_quantiles(rows, shares.ravel().tolist(), -1)
@@ -193,8 +193,18 @@ def percentile(
     keepdims: bool = False, *, weights: None = None,
 ) -> Any:  # fmt: skip
     """``quantile`` with ``q`` from 0 to 100."""
-    shares = numpy.true_divide(q, 100)
+    shares = numpy.true_divide(numbers_of(q), 100)
     return quantile(array(a), shares, axis, out, overwrite_input, method, keepdims, weights=weights)
+
+
+def numbers_of(q: Any) -> Any:
+    """Known numbers as an array."""
+    found = array(q)
+    if isinstance(found, _core.Array):
+        raise TypeError("quantiles of Arrays are known numbers, found an Array; use its .data")
+    if found.dtype.kind not in "biuf":
+        raise TypeError(f"expected a number or an array of numbers, found an array of {found.dtype}")
+    return numpy.asarray(found)
 
 
 def elements_at(rows: Any, shares: Any, method: str) -> Any:

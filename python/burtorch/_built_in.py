@@ -6,7 +6,7 @@ Promises that a call has the numbers of the model's ``logits``, with a gradient.
 from __future__ import annotations
 
 from burtorch import _core
-from burtorch._core import TokenIds
+from burtorch._core import Array, TokenIds
 from burtorch._layers import Linear, Tokens, of_rows
 from burtorch._module import Module
 
@@ -36,8 +36,9 @@ class MLP(_core.MLP, Module):
     __doc__ = _core.MLP.__doc__
 
     def __call__(self, x: Any) -> Any:
-        """The outputs: a list for numbers, an array of rows for an array of rows, else a Vector on the graph."""
-        return of_rows(self, self.layers, x) if getattr(x, "ndim", 0) == 2 else super().__call__(x)
+        """The outputs: a list for numbers, an array for an array of rows, an Array for an Array, else a Vector."""
+        is_of_rows = getattr(x, "ndim", 0) == 2 and not isinstance(x, Array)
+        return of_rows(self, self.layers, x) if is_of_rows else super().__call__(x)
 
     @property
     def layers(self) -> list[Linear]:  # type: ignore[override]

@@ -6,6 +6,7 @@ the built-in one. Numbers are computed in Rust.
 
 from __future__ import annotations
 
+import operator
 from weakref import WeakKeyDictionary
 
 from burtorch import _core
@@ -29,7 +30,7 @@ from burtorch._module import Module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, Literal, overload
 
     Activation = Literal["identity", "tanh", "relu", "sigmoid"]
@@ -130,7 +131,10 @@ class Embedding(_core.RowsCall, Module):
         return Tokens(token_embedding(self.weight, self.positions, tokens), len(tokens))
 
     def _rows(self, tokens: Sequence[int]) -> list[Tensor]:
-        return [self.weight[token] for token in tokens]
+        rows = list(map(operator.index, tokens))
+        if any(row < 0 for row in rows):
+            raise IndexError(f"tokens count from 0, found {min(rows)}")
+        return [self.weight[row] for row in rows]
 
     def __getnewargs__(self) -> tuple[()]:
         return ()
@@ -243,21 +247,25 @@ _PARTS = (Vector, Tensor)
 _OF_ROWS: WeakKeyDictionary[Module, Any] = WeakKeyDictionary()
 
 
-def of_rows(module: Module, layers: Sequence[Linear], x: Any) -> Any:
-    """The results of these layers of a module, applied in turn to each row of an array."""
-    traced = _OF_ROWS.get(module)
-    if traced is None:
+def traced(module: Module, body: Callable[[Any], Any]) -> Any:
+    """The function of a module on plain arrays."""
+    if module not in _OF_ROWS:
         from burtorch._function import function
 
-        parts = [(layer.weight, layer.bias, layer.activation) for layer in layers]
+        _OF_ROWS[module] = function(body)
+    return _OF_ROWS[module]
 
-        def forward(x: Any) -> Any:
-            for weight, bias, activation in parts:
-                x = affine(weight, x, bias, activation)
-            return x
 
-        traced = _OF_ROWS[module] = function(forward)
-    return traced(x)
+def of_rows(module: Module, layers: Sequence[Linear], x: Any) -> Any:
+    """The results of these layers of a module, applied in turn to each row of an array."""
+    parts = [(layer.weight, layer.bias, layer.activation) for layer in layers]
+
+    def forward(x: Any) -> Any:
+        for weight, bias, activation in parts:
+            x = affine(weight, x, bias, activation)
+        return x
+
+    return traced(module, forward)(x)
 
 
 class LayerNorm(Module):
@@ -285,18 +293,23 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """``weight * x / sqrt(mean(x**2) + eps)`` over a Vector, or over the features of each token.
+    """``weight * x / sqrt(mean(x**2) + eps)`` over a Vector, the last axis of an array, or the features of each token.
 
     Example:
         >>> import burtorch as bt
         >>> params = bt.Parameters(dtype="float64")
-        >>> list(bt.nn.RMSNorm(params, 2, eps=0.0)(bt.current_graph().vector([3.0, -3.0])).data)
-        [1.0, -1.0]
+        >>> norm = bt.nn.RMSNorm(params, 2, eps=0.0)
+        >>> list(norm(bt.current_graph().vector([3.0, -3.0])).data), norm([4.0, 4.0])
+        ([1.0, -1.0], [1.0, 1.0])
     """
 
     def __init__(self, params: Parameters, width: int, eps: float = 1e-5, name: str | None = None) -> None:
         self.weight = params.tensor(width, name=_part(name, "weight"), init=1.0)
         self.eps = eps
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        _OF_ROWS.pop(self, None)
 
     if TYPE_CHECKING:
 
@@ -304,12 +317,25 @@ class RMSNorm(Module):
         def __call__(self, x: Tokens) -> Tokens: ...
         @overload
         def __call__(self, x: Vector) -> Vector: ...
+        @overload
+        def __call__(self, x: Sequence[float]) -> list[float]: ...
+        @overload
+        def __call__(self, x: Any) -> Any: ...
 
-    def __call__(self, x: Tokens | Vector) -> Tokens | Vector:
-        """The normalised activations."""
+    def __call__(self, x: Any) -> Any:
+        """The normalised activations: a list for a list of numbers, else of the kind of ``x``."""
         if isinstance(x, Tokens):
             return Tokens(rms_norm(x.vector, self.weight, self.eps, x.n), x.n)
-        return rms_norm(x, self.weight, self.eps)
+        is_list = isinstance(x, (list, tuple))
+        if is_list and any(isinstance(part, Array) for part in x):
+            x = _core.array(x)
+        if isinstance(x, (Vector, Array)):
+            return rms_norm(x, self.weight, self.eps)
+        import numpy
+
+        weight, eps = self.weight, self.eps
+        found = traced(self, lambda x: rms_norm(x, weight, eps))(numpy.asarray(x))
+        return found.tolist() if is_list and isinstance(found, numpy.ndarray) else found
 
 
 class CausalSelfAttention(Module):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 
-from burtorch._core import Parameters, Tensor
+from burtorch._core import Array, Parameters, Tensor, Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def load_state_dict(model: object, state: Mapping[str, Any]) -> None:
     those of other libraries.
 
     Raises:
+        TypeError: a state holds something other than real numbers; nothing is changed.
         ValueError: a name is missing or unknown, or a length or shape differs; nothing is changed.
         FormatError, a ValueError: the state belongs to a model with other settings, such as heads or an activation.
     """
@@ -83,6 +84,9 @@ def load_state_dict(model: object, state: Mapping[str, Any]) -> None:
 
 def _numbers(name: str, tensor: Tensor, values: Any) -> list[float]:
     """The numbers of a Tensor in C order, from flat ones or those of its shape."""
+    kind = getattr(getattr(values, "dtype", None), "kind", "f")
+    if isinstance(values, (str, bytes)) or kind not in "biufO":
+        raise TypeError(f"{name} must hold real numbers, found {values!r:.100}")
     shape = tuple(values.shape) if hasattr(values, "shape") else _shape(values)
     if shape not in ((_size(tensor),), tuple(tensor.shape)):
         found = shape[0] if len(shape) == 1 else f"the shape {shape}"
@@ -91,6 +95,8 @@ def _numbers(name: str, tensor: Tensor, values: Any) -> list[float]:
     flat = flat if shape else [flat]
     for _ in shape[1:]:
         flat = [x for row in flat for x in row]
+    if not all(map(_is_real, flat)):
+        raise TypeError(f"{name} must hold real numbers, found {values!r:.100}")
     return [float(x) for x in flat]
 
 
@@ -102,6 +108,14 @@ def _shape(values: Any) -> tuple[int, ...]:
     if len(inner) != 1:
         raise ValueError("rows of a state must be of one length")
     return (len(values), *inner.pop())
+
+
+def _is_real(x: object) -> bool:
+    """Whether this is a number, or another object that only its class converts to a float."""
+    if isinstance(x, (float, int)):
+        return True
+    kind = getattr(getattr(x, "dtype", None), "kind", "f")
+    return kind in "biuf" and not isinstance(x, (str, bytes, Value, Array)) and hasattr(x, "__float__")
 
 
 def find_nonfinite(model: object) -> tuple[str, str, int, float] | None:

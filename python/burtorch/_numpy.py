@@ -122,6 +122,21 @@ def why_not(called: Any) -> str:
     return "burtorch has no such function"
 
 
+def function_of_parameters(called: Any, types: Any, operands: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """The result of ``__array_function__`` of Tensors and Parameters, which become Arrays of the current graph."""
+    if any(issubclass(one, (_core.Value, _core.Vector)) for one in types):
+        return NotImplemented
+    return function(called, types, operands, keywords)
+
+
+def ufunc_of_parameters(called: Any, method: str, *operands: Any, **keywords: Any) -> Any:
+    """The result of ``Parameters.__array_ufunc__``, and of that of Tensors beside Arrays and in their traces."""
+    if any(isinstance(x, (_core.Value, _core.Vector)) for x in operands):
+        return NotImplemented
+    kinds = (_core.Parameters, _core.Tensor, _core.parameter)
+    return ufunc(called, method, *(_core.array_of(x) if isinstance(x, kinds) else x for x in operands), **keywords)
+
+
 def shape_of_vector(x: Any) -> tuple[int]:
     return (len(x),)
 

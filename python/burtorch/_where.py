@@ -120,7 +120,13 @@ def _has_graph(x: Any) -> bool:
     """Whether ``x`` is on a graph, or a sequence with such an element."""
     if isinstance(x, (list, tuple)):
         return any(map(_has_graph, x))
-    return isinstance(x, (Value, Vector, Tensor, parameter)) or getattr(getattr(x, "dtype", None), "kind", "") == "O"
+    if _holds_objects(x):
+        return any(map(_has_graph, x.ravel()))
+    return isinstance(x, (Value, Vector, Tensor, parameter))
+
+
+def _holds_objects(x: Any) -> bool:
+    return getattr(getattr(x, "dtype", None), "kind", "") == "O"
 
 
 def _of_numbers(cond: Any, a: Any, b: Any) -> Any:
@@ -129,7 +135,9 @@ def _of_numbers(cond: Any, a: Any, b: Any) -> Any:
         if _is_scalar(a) and _is_scalar(b):
             from numbers import Real
 
-            if isinstance(a, Real) and isinstance(b, Real):
+            # Durations of NumPy are registered as integers.
+            kinds = [getattr(getattr(x, "dtype", None), "kind", "f") for x in (a, b)]
+            if isinstance(a, Real) and isinstance(b, Real) and "m" not in kinds:
                 return a if cond else b
     elif not hasattr(cond, "dtype"):
         cond = [bool(c) for c in cond]

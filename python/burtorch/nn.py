@@ -124,10 +124,11 @@ class Neuron:
         @overload
         def __call__(self, x: Vector | Sequence[Value | float]) -> Value: ...
 
-    def __call__(self, x: Any) -> Value | float:
-        """The output for ``n_in`` inputs: a Value on the graph of the Values among them, or a float for plain numbers.
+    def __call__(self, x: Any) -> Any:
+        """The output for ``n_in`` inputs: a Value on the graph of the Values among them, or an Array for an Array.
 
-        Raises ValueError for another number of inputs. Costs ``n_in`` multiplications and one or two nodes.
+        For plain numbers it is a float; for an array of rows, one output for each row. Raises ValueError for another
+        number of inputs. Costs ``n_in`` multiplications and one or two nodes.
         """
-        y: Value | float = self._layer(x)[0]
-        return y
+        y = self._layer(x)
+        return y[:, 0] if getattr(y, "ndim", 1) == 2 else y[0]

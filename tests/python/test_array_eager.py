@@ -162,10 +162,12 @@ def test_numbers():
     assert type(y.data) is float
     assert repr(bt.array([1.0, 2.0])) == "Array([1., 2.])"
     z = bt.Graph(dtype="float32").array(np.arange(3.0))
-    assert np.asarray(z).dtype == np.float32
-    assert np.asarray(z, dtype=float).dtype == float
+    assert z.data.dtype == np.asarray(z.detach()).dtype == np.float32
+    assert np.asarray(z.detach(), dtype=float).dtype == float
+    with pytest.raises(TypeError, match="no gradient"):
+        np.asarray(z)
     with pytest.raises(ValueError, match="copied"):
-        np.array(z, copy=False)
+        np.array(z.detach(), copy=False)
     data = z.data
     data[:] = 7
     assert z.data.tolist() == [0.0, 1.0, 2.0]
@@ -242,7 +244,7 @@ def test_rewinds_make_arrays_stale():
     graph.rewind(inner)
     again = y + 1
     assert again.data.tolist() == [3.0, 5.0]
-    for use in (lambda: z + 1, lambda: z.data, lambda: z.sum(), lambda: np.asarray(z), lambda: z.grad):
+    for use in (lambda: z + 1, lambda: z.data, lambda: z.sum(), lambda: z.tolist(), lambda: z.grad):
         with pytest.raises(bt.StaleValueError):
             use()
     assert "shape" in repr(z)

@@ -195,7 +195,7 @@ def test_a_loss_that_is_not_a_number_is_a_result(model):
 def big():
     model = bt.nn.CharMLP(bt.Parameters(), hidden=256)
     n = 4000
-    return model, memoryview(bytes(16 * n)).cast("B", [n, 16]), bytes(n)
+    return model, memoryview(bytes(16 * n)).cast("B", [n, 16]), memoryview(bytes(n))
 
 
 def test_a_long_call_lets_other_threads_run_and_refuses_them_the_parameters():

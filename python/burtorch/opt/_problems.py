@@ -44,7 +44,10 @@ def _two_labels(labels: ArrayLike, names: Sequence[float] | None) -> NDArray[np.
     """Labels as -1 and 1."""
     import numpy as np
 
-    given = np.asarray(_flat(labels, "labels"), float)
+    given = np.asarray(_flat(labels, "labels"))
+    if given.dtype.kind not in "biuf":
+        raise TypeError(f"labels must be numbers, found {given.dtype}")
+    given = given.astype(float)
     found = np.unique(given)
     if names is not None and len(set(names)) != 2:
         raise ValueError(f"label_names must be two different labels, found {', '.join(map(str, names))}")

@@ -10,6 +10,9 @@ use super::instr::{ArrayOp, Comparison, Element, Slice, Type, ValueId};
 use crate::error::Result;
 use crate::ops::Op;
 
+/// What is added to negative indices that count from 0 alone, so that they are outside of every axis.
+pub(super) const BELOW_ZERO: i64 = 1 << 61;
+
 /// One part of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Index {
@@ -135,6 +138,21 @@ impl ArrayBuilder {
             Some(fits) => self.where_(fits, flat, outside),
             None => Ok(flat),
         }
+    }
+
+    /// Indices that count from 0 alone: a negative one, such as the class -1, is outside of every axis and not counted from the end.
+    pub fn from_zero(&mut self, indices: ValueId) -> Result<ValueId> {
+        self.whole(|b| {
+            b.check(indices)?;
+            if b.type_of(indices).element != Element::Int {
+                return Ok(indices);
+            }
+            let zero = b.push(ArrayOp::Integer(0), &[])?;
+            let far = b.push(ArrayOp::Integer(-BELOW_ZERO), &[])?;
+            let is_negative = b.less(indices, zero)?;
+            let outside = b.row(Op::Add, &[indices, far])?;
+            b.where_(is_negative, outside, indices)
+        })
     }
 
     /// The elements along an axis at integer indices. The axes of the indices take its place.

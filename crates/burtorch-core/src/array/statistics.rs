@@ -156,6 +156,7 @@ impl ArrayBuilder {
             }
             let total = b.reduce(Reduce::LogSumExp, logits, Some(&[-1]), false)?;
             let targets = b.reshape(targets, &[&classes[..], &[1]].concat())?;
+            let targets = b.from_zero(targets)?;
             let chosen = b.take_along_axis(logits, targets, -1)?;
             let chosen = b.reshape(chosen, &classes)?;
             b.row(Op::Sub, &[total, chosen])

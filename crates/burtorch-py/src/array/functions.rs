@@ -17,6 +17,7 @@ use super::trace::{Active, Source, current};
 use crate::convert::arrays::Kind;
 use crate::convert::buffer::type_name;
 use crate::convert::errors::if_any;
+use crate::convert::refusals::{is_tracing, needs_arrays};
 use crate::params::{PyParameter, PyTensor};
 
 type Any<'py> = Bound<'py, PyAny>;
@@ -98,6 +99,7 @@ pub fn gather<'py>(table: &Any<'py>, rows: &Any<'py>) -> PyResult<Any<'py>> {
     let whole = if_any(rows.py(), rows.extract::<i64>())?;
     let made = of_two(table, rows, |b, table, rows| {
         let rows = integer_or(b, whole, rows)?;
+        let rows = b.from_zero(rows)?;
         b.take(table, rows, 0)
     });
     made.map(Bound::into_any)
@@ -319,6 +321,10 @@ pub fn evaluated<'py>(
     let arrays = results.iter().map(|x| Ok(x.cast::<PyArray>()?.clone())).collect::<PyResult<Vec<_>>>()?;
     let values: Vec<_> = arrays.iter().map(|x| x.get().value(py)).collect::<PyResult<_>>()?;
     let sets = active.trace().get().sets(py);
+    // In a trace with Values the numbers would be constants, although Parameters may change.
+    if !sets.is_empty() && active.trace().get().outer().is_none() && is_tracing() {
+        return Err(needs_arrays(py, "a function that reads Parameters"));
+    }
     let ended = active.finish(&values)?;
     if !ended.captures.is_empty() {
         return Ok(None);

@@ -12,7 +12,7 @@ pub mod guard;
 pub mod index;
 mod methods;
 mod numpy;
-mod of_graph;
+pub mod of_graph;
 pub mod operands;
 pub mod operators;
 mod orders;

@@ -1,6 +1,7 @@
 //! NumPy's functions of Arrays: NumPy calls the two methods here, which look the function up in the table of
 //! `python/burtorch/_numpy.py`.
 
+use burtorch_core::array::Handle;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -49,6 +50,13 @@ impl PyArray {
             && !copy.is_truthy()?
         {
             return Err(PyValueError::new_err("the numbers of an Array are copied; give copy=None or True"));
+        }
+        // NumPy calls this for the items of lists as well, whose results would have no gradient.
+        if slf.get().handle().is_some_and(Handle::moves) {
+            return Err(PyTypeError::new_err(
+                "an array of NumPy has no gradient: use x.data for the numbers alone, bt.array([x, y]) or numpy.stack for an Array of \
+                 several, and functions of NumPy on Arrays instead of lists of them",
+            ));
         }
         let numbers = numbers_of(slf)?;
         match dtype {

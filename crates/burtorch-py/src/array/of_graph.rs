@@ -5,10 +5,11 @@
 use burtorch_core::array::{Data, Dims, Element, Handle};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyList, PyTuple};
 
 use super::array::PyArray;
 use super::eager::{current_graph, floats, home_of};
+use super::functions::array_stack;
 use super::guard;
 use super::methods::of;
 use super::numpy::NO_NUMBERS;
@@ -21,6 +22,7 @@ use crate::convert::numbers::has_dtype;
 use crate::convert::refusals::{error_here, refuse_reading};
 use crate::convert::stop::{PyStop, until, watched};
 use crate::graph::{PyGraph, wants_no_grad};
+use crate::params::{PyParameter, PyTensor};
 
 /// An Array of a graph, and its owner.
 fn eager<'a>(array: &'a Bound<'_, PyArray>, what: &str) -> PyResult<(&'a Eager, &'a Handle)> {
@@ -219,9 +221,13 @@ impl PyGraph {
         let home = home_of(slf)?;
         let Some(eager) = home.get().eager() else { return Err(error_here(py, NO_NUMBERS)) };
         let dtype = eager.tape.dtype();
-        let read = Operand::of(&without_lists(data)?, dtype)?;
+        let plain = without_lists(data)?;
+        let read = Operand::of(&plain, dtype)?;
         let records = eager.tape.records() && !wants_no_grad();
         let made = match read {
+            Some(Operand::Number(x, _)) if data.is_instance_of::<PyBool>() => {
+                eager.tape.leaf(Dims::SCALAR, Data::Mask(vec![x != 0.0]), records)
+            }
             Some(Operand::Number(x, _)) => eager.tape.leaf(Dims::SCALAR, floats(vec![x], dtype), records),
             Some(Operand::Data(dims, numbers, _)) => eager.tape.leaf(dims, numbers, records),
             Some(operand) => {
@@ -230,6 +236,9 @@ impl PyGraph {
             }
             None => {
                 refuse_values(std::slice::from_ref(data))?;
+                if has_dtype(&plain)? {
+                    Array::converted(&plain)?;
+                }
                 let message = format!("expected numbers or an array of them, found {}", type_name(data));
                 return Err(PyTypeError::new_err(message));
             }
@@ -238,14 +247,66 @@ impl PyGraph {
     }
 }
 
-/// Lists, tuples and buffers as a NumPy array.
+fn is_list(data: &Bound<'_, PyAny>) -> bool {
+    data.is_instance_of::<PyList>() || data.is_instance_of::<PyTuple>()
+}
+
+/// Lists nested deeper than this are left to NumPy, which refuses them.
+const DEEPEST: usize = 64;
+
+/// Whether a nested list contains such an object.
+fn contains(data: &Bound<'_, PyAny>, depth: usize, is_one: &dyn Fn(&Bound<'_, PyAny>) -> bool) -> PyResult<bool> {
+    if !is_list(data) || depth > DEEPEST {
+        return Ok(is_one(data));
+    }
+    for item in data.try_iter()? {
+        if contains(&item?, depth + 1, is_one)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_array(x: &Bound<'_, PyAny>) -> bool {
+    x.is_instance_of::<PyArray>()
+}
+
+/// Whether a nested list contains Arrays or numbers of Parameters.
+fn holds_arrays(data: &Bound<'_, PyAny>) -> PyResult<bool> {
+    contains(data, 0, &|x| is_array(x) || x.is_instance_of::<PyTensor>() || x.is_instance_of::<PyParameter>())
+}
+
+/// A nested list that contains Arrays as one Array, with their gradients.
+fn stacked<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let parts =
+        data.try_iter()?.map(|item| item.and_then(|item| if is_list(&item) { stacked(&item) } else { Ok(item) }));
+    let parts = parts.collect::<PyResult<Vec<_>>>()?;
+    Ok(array_stack(parts, 0)?.into_any())
+}
+
+/// Lists, tuples and buffers as a NumPy array, or as an Array if they contain Arrays.
 fn without_lists<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let is_list = data.is_instance_of::<PyList>() || data.is_instance_of::<PyTuple>();
+    let is_list = is_list(data);
+    if is_list && holds_arrays(data)? {
+        return stacked(data);
+    }
     let is_other = data.is_instance_of::<PyBytes>() || data.is_instance_of::<PyArray>() || has_dtype(data)?;
     if is_list || !is_other && Array::of(data).is_some_and(|array| !array.shape().is_empty()) {
         return data.py().import("numpy")?.call_method1("asarray", (data,));
     }
     Ok(data.clone())
+}
+
+/// The Array that an object is, or the one that a list with Arrays in it makes; during a trace with Arrays, numbers as well, as what
+/// they are combined with may change. None for other objects.
+pub fn array_among<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if is_array(x) {
+        return Ok(Some(x.clone()));
+    }
+    if trace::current(x.py()).is_some() || contains(x, 0, &is_array)? {
+        return Ok(Some(of(&without_lists(x)?, |_, x| Ok(x))?.into_any()));
+    }
+    Ok(None)
 }
 
 /// An Array of the current graph: the same as current_graph().array(data). In a function traced with Arrays, an Array of the trace.

@@ -8,6 +8,7 @@ use pyo3::types::PyFloat;
 
 use super::compressor::PyCompressor;
 use crate::convert::arguments::Count as Integer;
+use crate::convert::numbers::{argument_number, optional_number};
 use crate::convert::signals::{repr_of, text_of};
 
 type Made<T> = PyResult<PyClassInitializer<T>>;
@@ -65,7 +66,7 @@ macro_rules! counted {
         impl $class {
             #[new]
             #[pyo3(signature = (k=None, fraction=None))]
-            fn new(py: Python<'_>, k: Option<&Bound<'_, PyAny>>, fraction: Option<f64>) -> Made<Self> {
+            fn new(py: Python<'_>, k: Option<&Bound<'_, PyAny>>, #[pyo3(from_py_with = optional_number)] fraction: Option<f64>) -> Made<Self> {
                 made(py, $class, Sparsifier::$sparsifier(count(k, fraction)?), Quantiser::None)
             }
         }
@@ -166,7 +167,7 @@ pub struct Bernoulli;
 #[pymethods]
 impl Bernoulli {
     #[new]
-    fn new(py: Python<'_>, p: f64) -> Made<Self> {
+    fn new(py: Python<'_>, #[pyo3(from_py_with = argument_number)] p: f64) -> Made<Self> {
         made(py, Bernoulli, Sparsifier::Bernoulli(p), Quantiser::None)
     }
 }

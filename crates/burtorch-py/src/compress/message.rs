@@ -14,6 +14,7 @@ use crate::convert::arrays::{Array, Kind, empty, of_integers};
 use crate::convert::buffer::{copied_bytes, type_name};
 use crate::convert::errors::IntoPython;
 use crate::convert::exclusive::Guarded;
+use crate::convert::numbers::argument_number;
 use crate::convert::signals::asked;
 
 /// A compressed vector, sent in place of the vector. Created by a compressor's ``compress``, and by ``from_bytes``.
@@ -242,7 +243,12 @@ impl PyMessage {
     ///
     /// Raises ValueError for an `out` of another length, TypeError for one that is not an array of floats.
     #[pyo3(signature = (out, scale=1.0))]
-    fn add_to(&self, py: Python<'_>, out: &Bound<'_, PyAny>, scale: f64) -> PyResult<()> {
+    fn add_to(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = argument_number)] scale: f64,
+    ) -> PyResult<()> {
         let message = &*self.message.look(py)?;
         let array = target(out, of_either!(message, message => message.len()))?;
         let entries = |(i, x)| (i, scale * x);

@@ -11,9 +11,10 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::convert::buffer::{buffer_of, refuse_masked};
+use crate::convert::buffer::{buffer_of, refuse_masked, type_name};
 use crate::convert::gc::{HoldsObjects, Visitor};
-use crate::convert::signals::quietly;
+use crate::convert::numbers::{is_text, real};
+use crate::convert::signals::{quietly, text_of};
 
 /// The type of the numbers in an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -168,6 +169,10 @@ pub struct Array {
 impl Array {
     /// The buffer of an object, if it has one of numbers and no mask.
     pub fn of(object: &Bound<'_, PyAny>) -> Option<Array> {
+        // Bytes are text, and not small integers.
+        if is_text(object) {
+            return None;
+        }
         let buffer = quietly(object.py(), || buffer_of(object))?;
         let kind = Kind::of(&buffer)?;
         Some(Array { buffer, kind })
@@ -189,8 +194,23 @@ impl Array {
 
     /// NumPy's copy of the object as an array.
     pub fn copy_of(object: &Bound<'_, PyAny>) -> PyResult<Array> {
-        let copy = object.py().import("numpy")?.call_method1("array", (object, "float64"))?;
-        Array::of(&copy).ok_or_else(|| PyTypeError::new_err("expected an array of real numbers"))
+        let numpy = object.py().import("numpy")?;
+        let found = numpy.call_method1("asarray", (object,))?;
+        let kind: String = found.getattr("dtype")?.getattr("kind")?.extract()?;
+        let copy = match kind.as_str() {
+            "f" | "i" | "u" | "b" => numpy.call_method1("array", (&found, "float64"))?,
+            // Objects that convert themselves, one by one.
+            "O" => {
+                let all = found
+                    .getattr("flat")?
+                    .try_iter()?
+                    .map(|item| real(&item?, "entries of an array must be real numbers"));
+                let all = all.collect::<PyResult<Vec<_>>>()?;
+                numpy.call_method1("array", (all, "float64"))?.call_method1("reshape", (found.getattr("shape")?,))?
+            }
+            _ => return Err(not_real(object, &found)),
+        };
+        Array::of(&copy).ok_or_else(|| not_real(object, &found))
     }
 
     /// A writable array of floats, to put results in.
@@ -358,6 +378,13 @@ impl Array {
             }
         });
     }
+}
+
+/// The error for an object, or an array of it, that holds no real numbers.
+fn not_real(object: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyErr {
+    let dtype =
+        quietly(object.py(), || array.getattr("dtype")).map_or_else(|| "another type".into(), |dtype| text_of(&dtype));
+    PyTypeError::new_err(format!("expected an array of real numbers, found {} of {dtype}", type_name(object)))
 }
 
 /// A new NumPy array, not filled.

@@ -17,7 +17,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyIterator, PyList, PyString, PyTuple};
 
-use crate::convert::buffer::{is_masked, refuse_masked};
+use crate::convert::buffer::{is_masked, refuse_masked, type_name};
 use crate::convert::entry::attached;
 use crate::convert::errors::if_any;
 
@@ -162,6 +162,47 @@ pub fn number_of(object: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     }
 }
 
+/// An argument that is a real number.
+pub fn argument_number(object: &Bound<'_, PyAny>) -> PyResult<f64> {
+    real(object, "expected a real number")
+}
+
+/// The same, or None.
+pub fn optional_number(object: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    if object.is_none() { Ok(None) } else { argument_number(object).map(Some) }
+}
+
+/// A real number: a Python or NumPy number, or another object that converts itself to a float. Text, bytes, complex numbers,
+/// dates, durations and Values, some of which `float()` accepts, are a TypeError.
+pub fn real(object: &Bound<'_, PyAny>, expected: &str) -> PyResult<f64> {
+    if let Some(x) = number_of(object)? {
+        return Ok(x);
+    }
+    let refused = || {
+        let found = type_name(object);
+        let hint =
+            if matches!(&*found, "Value" | "Array") { "; use its .data, the number without a gradient" } else { "" };
+        PyTypeError::new_err(format!("{expected}, found {found}{hint}"))
+    };
+    let dtype = if has_dtype(object)? {
+        if_any(object.py(), object.getattr(pyo3::intern!(object.py(), "dtype")))?
+    } else {
+        None
+    };
+    let kind = dtype.map(|dtype| if_any(object.py(), dtype.getattr(pyo3::intern!(object.py(), "kind")))).transpose()?;
+    let is_number = match kind.flatten() {
+        Some(kind) => matches!(kind.extract::<&str>().unwrap_or(""), "f" | "i" | "u" | "b"),
+        None => !is_text(object) && !matches!(type_name_of(object).to_bytes(), b"burtorch.Value" | b"burtorch.Array"),
+    };
+    if !is_number {
+        return Err(refused());
+    }
+    object.extract().map_err(|error: PyErr| match error.is_instance_of::<PyTypeError>(object.py()) {
+        true => refused(),
+        false => error,
+    })
+}
+
 /// The numbers of a buffer of float64 or float32, by rows.
 pub fn float_buffer(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<f64>>> {
     refuse_masked(object)?;
@@ -195,9 +236,12 @@ pub fn type_named(name: &str) -> PyResult<ScalarType> {
     })
 }
 
-/// Whether an object is text or bytes.
+/// Whether an object is text, bytes, or a scalar of NumPy that is a date, a duration or bytes: it may have a buffer or items, but
+/// no numbers.
 pub fn is_text(object: &Bound<'_, PyAny>) -> bool {
-    object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>()
+    object.is_instance_of::<PyString>()
+        || object.is_instance_of::<PyBytes>()
+        || matches!(type_name_of(object).to_bytes(), b"numpy.datetime64" | b"numpy.timedelta64" | b"numpy.void")
 }
 
 /// An object from which a float128 gets more digits than a float has: text, a Decimal, an int.
@@ -242,6 +286,24 @@ pub fn decimal(py: Python<'_>, x: f128) -> PyResult<Bound<'_, PyAny>> {
 pub fn refuse_lanes(scalar_type: ScalarType) -> PyErr {
     let (n, name) = (scalar_type.lanes, scalar_type.name());
     PyValueError::new_err(format!("a {name} Value holds {n} numbers, not one; use its .data, a tuple"))
+}
+
+/// The outcome that is the same for all samples of a group; a ValueError if they differ. There is at least one.
+pub fn agreed<T: PartialEq>(of_samples: impl IntoIterator<Item = PyResult<T>>, what: &str) -> PyResult<T> {
+    let mut all = of_samples.into_iter();
+    let differ = || {
+        PyValueError::new_err(format!(
+            "{what}: the samples of this group differ, but Python code runs once for all of them; choose with bt.where(condition, \
+             a, b) in an Oracle without lanes=, or compute sample by sample with lanes=1"
+        ))
+    };
+    let first = all.next().unwrap_or_else(|| Err(differ()))?;
+    for other in all {
+        if other? != first {
+            return Err(differ());
+        }
+    }
+    Ok(first)
 }
 
 /// Reads one number of this element type; `None` if it is not a number.

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 
 use crate::convert::buffer::type_name;
 use crate::convert::errors::derived;
+use crate::convert::numbers::optional_number;
 
 /// A token that ends the calls that watch it: `oracle(x, y, stop=token)`, `v.backward(stop=token)`, `f.map(x, stop=token)`,
 /// `optimiser.step(stop=token)`, `method.run(stop=token)`. Any thread may set it.
@@ -73,7 +74,7 @@ pub fn watched_by(stop: Option<&Bound<'_, PyAny>>, deadline: Option<&Bound<'_, P
         let found = || PyTypeError::new_err(format!("stop must be a Stop, found {}", type_name(stop)));
         stop.cast::<PyStop>().map_err(|_| found())
     });
-    watched(stop.transpose()?, deadline.map_or(Ok(None), |seconds| seconds.extract::<Option<f64>>())?)
+    watched(stop.transpose()?, deadline.map_or(Ok(None), optional_number)?)
 }
 
 /// The error of a call that ended early.

@@ -10,6 +10,7 @@ use pyo3::types::PyList;
 use crate::convert::arguments::Count;
 use crate::convert::arrays::{Array, Kind, copied, of_integers};
 use crate::convert::errors::IntoPython;
+use crate::convert::numbers::argument_number;
 use crate::convert::signals::asked;
 
 /// (features, labels): features as a matrix, or as (starts, columns, values, shape).
@@ -69,9 +70,9 @@ fn draw_samples<'py>(
     target: &str,
     n: Count,
     d: Count,
-    condition: f64,
-    density: f64,
-    noise: f64,
+    #[pyo3(from_py_with = argument_number)] condition: f64,
+    #[pyo3(from_py_with = argument_number)] density: f64,
+    #[pyo3(from_py_with = argument_number)] noise: f64,
     seed: Count,
     dense: bool,
     dtype: &str,
@@ -92,7 +93,7 @@ fn divide_samples<'py>(
     labels: &Bound<'py, PyAny>,
     n_clients: Count,
     how: &str,
-    concentration: f64,
+    #[pyo3(from_py_with = argument_number)] concentration: f64,
     seed: Count,
 ) -> PyResult<Bound<'py, PyList>> {
     let division = match how {

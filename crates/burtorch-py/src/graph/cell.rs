@@ -142,6 +142,8 @@ pub struct Cell {
     busy: bool,
     /// Whether the graph is out of the cell, in use without the GIL: its placeholder must not be touched.
     pub is_away: bool,
+    /// Whether each lane holds a sample, so that Python code must take one way for all lanes.
+    pub holds_samples: bool,
     /// The state of a trace besides the nodes.
     pub trace: Option<Box<crate::graph::trace::Trace>>,
     /// Nodes appended without a value since the last evaluation of all nodes.
@@ -183,6 +185,7 @@ impl Cell {
             generations,
             busy: false,
             is_away: false,
+            holds_samples: false,
             trace: None,
             n_unevaluated: 0,
             parameters: Vec::new(),
@@ -207,6 +210,7 @@ impl Cell {
             generations,
             busy,
             is_away,
+            holds_samples,
             trace,
             n_unevaluated,
             parameters,
@@ -219,6 +223,7 @@ impl Cell {
         *serials = ByNode::default();
         parameters.clear();
         (*next_mark, *next_serial, *n_unevaluated, *busy, *is_away, *trace) = (0, 0, 0, false, false, None);
+        *holds_samples = false;
         *generations = Generations::new(false);
         *limit = generations.first_limit();
         if let Some(branching) = branching {

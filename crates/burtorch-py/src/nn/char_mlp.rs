@@ -10,6 +10,7 @@ use crate::convert::arguments::sizes;
 use crate::convert::buffer::read_token_ids;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
+use crate::convert::refusals::refuse_reading;
 use crate::params::{PyParameters, PyTensor, with_kernels};
 
 /// The character model of the paper: the last `context` symbols, each as `embedding` numbers, one tanh layer of width
@@ -78,6 +79,7 @@ impl PyCharMlp {
     /// Raises IndexError for a token outside the vocabulary, ValueError for another number of tokens. Costs one forward
     /// pass.
     fn logits(&self, py: Python<'_>, tokens: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+        refuse_reading("logits of a model")?;
         let mut symbols = Vec::new();
         let dims = read_token_ids(tokens, &mut symbols, "tokens")?;
         if dims.row().is_none() {

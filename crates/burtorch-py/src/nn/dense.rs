@@ -7,10 +7,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use super::{evaluate, part, tensor};
+use crate::array::functions::affine;
+use crate::array::of_graph::array_among;
 use crate::convert::arguments::{Count, activation_named, sizes};
 use crate::convert::buffer::read_numbers;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
+use crate::convert::refusals::{is_tracing, needs_arrays};
 use crate::params::{PyParameters, PyTensor, with_kernels};
 
 /// One dense layer: `activation(W x + b)`.
@@ -66,7 +69,7 @@ impl PyLinear {
     }
 
     /// The n_out outputs for n_in inputs: for numbers (a list or a buffer), a list of floats, without a gradient; for Values
-    /// or a Vector, a Vector on their graph, with the same numbers.
+    /// or a Vector, a Vector on their graph, with the same numbers; for an Array, or a list of Arrays, an Array.
     ///
     /// Raises ValueError for another number of inputs, TypeError for a graph of another dtype than the parameters.
     fn __call__<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -164,7 +167,7 @@ impl PyMlp {
     }
 
     /// The outputs for the inputs `x`: for numbers (a list or a buffer), a list of floats, without a gradient; for Values or a
-    /// Vector, a Vector on their graph, with the same numbers.
+    /// Vector, a Vector on their graph, with the same numbers; for an Array, or a list of Arrays, an Array.
     ///
     /// Raises ValueError for another number of inputs, TypeError for a graph of another dtype than the parameters.
     fn __call__<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -200,6 +203,25 @@ impl PyMlp {
     }
 }
 
+/// The outputs as an Array, if `x` is one or a list that contains some, or if a function is traced with Arrays.
+fn array_outputs<'py>(
+    model: &Mlp,
+    params: &Py<PyParameters>,
+    x: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = x.py();
+    let Some(mut y) = array_among(x)? else {
+        // Weights are read at every call, which only programs over Arrays do.
+        return if is_tracing() { Err(needs_arrays(py, "a layer")) } else { Ok(None) };
+    };
+    for layer in model.layers() {
+        let own = |of| Bound::new(py, tensor(py, params, of, None)).map(Bound::into_any);
+        let (weight, bias) = (own(layer.weight())?, layer.bias().map(own).transpose()?);
+        y = affine(&weight, &y, bias.as_ref(), layer.activation())?;
+    }
+    Ok(Some(y))
+}
+
 fn outputs<'py>(model: &Mlp, params: &Py<PyParameters>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     // An iterator is read only once.
@@ -208,6 +230,9 @@ fn outputs<'py>(model: &Mlp, params: &Py<PyParameters>, x: &Bound<'py, PyAny>) -
     } else {
         PyList::new(py, x.try_iter()?.collect::<PyResult<Vec<_>>>()?)?.into_any()
     };
+    if let Some(array) = array_outputs(model, params, x)? {
+        return Ok(array);
+    }
     if let Some(nodes) = crate::node::dense::outputs(model.layers(), params, x)? {
         return Ok(nodes);
     }

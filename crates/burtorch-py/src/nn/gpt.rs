@@ -10,6 +10,8 @@ use crate::convert::arguments::sizes;
 use crate::convert::buffer::read_token_ids;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
+use crate::convert::numbers::argument_number;
+use crate::convert::refusals::refuse_reading;
 use crate::params::{PyParameters, PyTensor, with_kernels};
 
 /// A transformer that reads tokens and computes logits of the symbol after each of them.
@@ -83,7 +85,7 @@ impl PyGpt {
         #[pyo3(from_py_with = sizes::heads)] heads: usize,
         #[pyo3(from_py_with = sizes::width)] width: usize,
         #[pyo3(from_py_with = sizes::expansion)] expansion: usize,
-        eps: f64,
+        #[pyo3(from_py_with = argument_number)] eps: f64,
         final_norm: bool,
         name: Option<String>,
         _start: Option<usize>,
@@ -102,6 +104,7 @@ impl PyGpt {
     /// Raises IndexError for a token outside the vocabulary, ValueError for another number of tokens. Costs one forward
     /// pass.
     fn logits(&self, py: Python<'_>, tokens: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<f64>>> {
+        refuse_reading("logits of a model")?;
         let mut symbols = Vec::new();
         let dims = read_token_ids(tokens, &mut symbols, "tokens")?;
         if dims.row().is_none() {

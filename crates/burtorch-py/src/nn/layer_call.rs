@@ -13,7 +13,8 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::convert::arguments::activation_named;
 use crate::convert::gc::{HoldsObjects, Visitor, traverse};
-use crate::node::blocks::{PyTokenIds, affine_of, gather};
+use crate::node::blocks::{affine_of, gather};
+use crate::node::token_ids::PyTokenIds;
 use crate::node::vector::PyVector;
 use crate::params::PyTensor;
 

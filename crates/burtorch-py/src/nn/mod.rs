@@ -34,7 +34,7 @@ use crate::convert::errors::IntoPython;
 use crate::graph::parameters::{attach, with_values};
 use crate::graph::{PyGraph, current_graph, interruptible};
 use crate::nn::gpt::PyGpt;
-use crate::node::blocks::token_ids_for;
+use crate::node::token_ids::token_ids_for;
 use crate::node::vector::tokens::symbols;
 use crate::node::vector::{PyVector, appended};
 use crate::params::{PyParameters, PyTensor};

@@ -5,109 +5,18 @@
 
 use burtorch_core::nn::Activation;
 use burtorch_core::{Range, Tensor, View};
-use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::array::{self, functions::any_array};
 use crate::convert::arguments::activation_named;
-use crate::convert::buffer::read_token_ids;
 use crate::convert::errors::{IntoPython, if_any};
 use crate::graph::cell::{AnyGraph, Cell};
 use crate::graph::parameters::{attach, with_values};
 use crate::graph::{PyGraph, current_graph};
+use crate::node::token_ids::token_ids_for;
 use crate::node::vector::{Operand, PyVector, all_views, appended, atomically, common_owner, read_by, wrap};
 use crate::params::{PyParameters, PyTensor};
-
-/// The integers of one sample: token ids, or a class.
-///
-/// An Oracle passes them to a model if the batch contains integers. On a graph of lanes each lane has its own sample and
-/// its own numbers, and a model uses them like those of one sample. `ids[k]` is number k, `ids[j:k]` several.
-///
-/// Example:
-///     >>> import burtorch as bt
-///     >>> params = bt.Parameters(dtype="float64")
-///     >>> table = params.tensor((3, 2), init=1.0)
-///     >>> def model(ids, label):
-///     ...     return bt.gather(table, ids[0:2]).sum()
-///     >>> bt.Oracle(model, params=params).loss([[0, 1, 2]], [0])
-///     4.0
-#[pyclass(frozen, name = "TokenIds", module = "burtorch", sequence)]
-pub struct PyTokenIds {
-    /// All numbers of lane 0, then of lane 1, ...
-    numbers: Vec<u32>,
-    lanes: usize,
-}
-
-impl PyTokenIds {
-    /// Equally many numbers for each lane; all of lane 0, then of lane 1, ...
-    pub fn new(numbers: Vec<u32>, lanes: usize) -> Self {
-        PyTokenIds { numbers, lanes }
-    }
-
-    fn n(&self) -> usize {
-        self.numbers.len() / self.lanes
-    }
-
-    /// The numbers of one sample; `None` if there are several.
-    pub fn single(&self) -> Option<&[u32]> {
-        (self.lanes == 1).then_some(&self.numbers[..])
-    }
-
-    fn part(&self, range: std::ops::Range<usize>) -> Self {
-        let n = self.n();
-        let lane = |lane: usize| &self.numbers[lane * n + range.start..lane * n + range.end];
-        PyTokenIds { numbers: (0..self.lanes).flat_map(lane).copied().collect(), lanes: self.lanes }
-    }
-}
-
-#[pymethods]
-impl PyTokenIds {
-    fn __len__(&self) -> usize {
-        self.n()
-    }
-
-    fn __getitem__(&self, index: &Bound<'_, PyAny>) -> PyResult<PyTokenIds> {
-        let n = self.n() as isize;
-        if let Ok(slice) = index.cast::<pyo3::types::PySlice>() {
-            let at = slice.indices(n)?;
-            if at.step != 1 || at.start >= at.stop {
-                return Err(PyValueError::new_err("a slice of TokenIds must have step 1 and not be empty"));
-            }
-            return Ok(self.part(at.start as usize..at.stop as usize));
-        }
-        let k: isize = index.extract()?;
-        let at = if k < 0 { k + n } else { k };
-        if !(0..n).contains(&at) {
-            return Err(PyIndexError::new_err(format!("token id {k} of {n}")));
-        }
-        Ok(self.part(at as usize..at as usize + 1))
-    }
-
-    fn __repr__(&self) -> String {
-        let of = |lane: usize| format!("{:?}", &self.numbers[lane * self.n()..(lane + 1) * self.n()]);
-        format!("<TokenIds {}>", (0..self.lanes).map(of).collect::<Vec<_>>().join(" "))
-    }
-}
-
-/// Integers for each lane of a graph: TokenIds unchanged, other integers the same for all lanes.
-pub fn token_ids_for<'a>(
-    owner: &Bound<'_, PyGraph>,
-    given: &'a Bound<'_, PyAny>,
-    what: &str,
-) -> PyResult<std::borrow::Cow<'a, [u32]>> {
-    if let Ok(ids) = given.cast::<PyTokenIds>() {
-        return Ok(ids.get().numbers.as_slice().into());
-    }
-    let mut numbers = Vec::new();
-    match if_any(given.py(), given.extract::<u32>())? {
-        Some(number) => numbers.push(number),
-        None => {
-            read_token_ids(given, &mut numbers, what)?;
-        }
-    }
-    let lanes = owner.get().scalar_type(owner.py())?.lanes;
-    Ok(numbers.repeat(lanes).into())
-}
 
 /// Rows of a matrix of parameters, concatenated: embeddings.
 ///
@@ -305,9 +214,8 @@ fn softmax_cross_entropy<'py>(logits: &Bound<'py, PyAny>, target: &Bound<'py, Py
     node.made(|node| wrap(&owner, node))
 }
 
-/// Adds the class and the functions to the module.
+/// Adds the functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyTokenIds>()?;
     m.add_function(wrap_pyfunction!(gather_function, m)?)?;
     m.add_function(wrap_pyfunction!(affine, m)?)?;
     m.add_function(wrap_pyfunction!(softmax_cross_entropy, m)?)

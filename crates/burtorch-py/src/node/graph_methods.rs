@@ -13,6 +13,7 @@ use crate::convert::arguments::Count;
 use crate::convert::critical_section::locked;
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers;
+use crate::convert::numbers::{argument_number, optional_number};
 use crate::convert::signals::asked;
 use crate::convert::stop::{PyStop, watched};
 use crate::graph::parameters::with_values;
@@ -108,10 +109,10 @@ impl PyGraph {
     fn backward(
         slf: &Bound<'_, Self>,
         root: &Bound<'_, PyAny>,
-        seed: f64,
+        #[pyo3(from_py_with = argument_number)] seed: f64,
         skip_zero_adjoints: bool,
         stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] deadline: Option<f64>,
     ) -> PyResult<()> {
         let (py, stop) = (slf.py(), watched(stop, deadline)?);
         locked(slf, || {

@@ -12,6 +12,7 @@ pub mod numbers;
 pub mod of_graph;
 pub mod parameter;
 mod tensor_items;
+pub mod token_ids;
 pub mod value;
 pub mod vector;
 
@@ -25,5 +26,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     blocks::register(m)?;
     parameter::register(m)?;
     m.add_class::<node_values::NodeValues>()?;
+    m.add_class::<token_ids::PyTokenIds>()?;
     m.add_class::<no_grad::PyNoGrad>()
 }

@@ -12,6 +12,7 @@ use crate::convert::arguments::Count;
 use crate::convert::arrays::{Array, Kind, filled};
 use crate::convert::errors::to_python;
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
+use crate::convert::numbers::{argument_number, optional_number};
 use crate::convert::signals::asked;
 use crate::convert::stop::{PyStop, until, watched};
 
@@ -141,7 +142,13 @@ fn weights_of(weights: Option<&Bound<'_, PyAny>>, n: usize) -> PyResult<Option<V
 impl PyFiniteSum {
     #[new]
     #[pyo3(signature = (function, n, d, *, l2=0.0, nonconvex=0.0))]
-    fn new(function: &Bound<'_, PyAny>, n: Count, d: Count, l2: f64, nonconvex: f64) -> PyResult<Self> {
+    fn new(
+        function: &Bound<'_, PyAny>,
+        n: Count,
+        d: Count,
+        #[pyo3(from_py_with = argument_number)] l2: f64,
+        #[pyo3(from_py_with = argument_number)] nonconvex: f64,
+    ) -> PyResult<Self> {
         let py = function.py();
         let (n, d) = (n.positive("n")?, d.positive("d")?);
         if !function.is_callable() {
@@ -159,7 +166,7 @@ impl PyFiniteSum {
         labels: &Bound<'_, PyAny>,
         loss: &str,
         l2: f64,
-        nonconvex: f64,
+        #[pyo3(from_py_with = argument_number)] nonconvex: f64,
     ) -> PyResult<Self> {
         let kind = match loss {
             "logistic" => Loss::Logistic,
@@ -178,7 +185,7 @@ impl PyFiniteSum {
         labels: &Bound<'_, PyAny>,
         classes: usize,
         l2: f64,
-        nonconvex: f64,
+        #[pyo3(from_py_with = argument_number)] nonconvex: f64,
     ) -> PyResult<Self> {
         let (rows, labels) = (rows_of(features)?, indices(labels, "labels")?);
         let terms = rows.and_then(|rows| Ok(Box::new(Softmax::new(rows, labels, classes)?) as Box<dyn Terms>));
@@ -270,7 +277,7 @@ impl PyFiniteSum {
         x: &Bound<'py, PyAny>,
         samples: Option<&Bound<'py, PyAny>>,
         stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] deadline: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, chosen, d) = (x.py(), self.chosen(samples)?, self.sum.d());
         let x = self.point(x, "x")?;
@@ -295,7 +302,7 @@ impl PyFiniteSum {
         weights: Option<&Bound<'_, PyAny>>,
         threads: Option<Count>,
         stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] deadline: Option<f64>,
     ) -> PyResult<f64> {
         let threads = self.threads(threads)?;
         let (x_numbers, chosen) = (self.point(x, "x")?, self.chosen(samples)?);
@@ -337,12 +344,12 @@ impl PyFiniteSum {
         samples: Option<&Bound<'py, PyAny>>,
         minus: Option<&Bound<'py, PyAny>>,
         weights: Option<&Bound<'py, PyAny>>,
-        scale: f64,
+        #[pyo3(from_py_with = argument_number)] scale: f64,
         out: Option<&Bound<'py, PyAny>>,
         accumulate: bool,
         threads: Option<Count>,
         stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] deadline: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, threads) = (x.py(), self.threads(threads)?);
         let (x, chosen) = (self.point(x, "x")?, self.chosen(samples)?);

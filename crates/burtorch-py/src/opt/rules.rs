@@ -9,6 +9,7 @@ use super::read::numbers;
 use crate::convert::arguments::Count;
 use crate::convert::arrays::{Kind, filled, of_integers};
 use crate::convert::errors::IntoPython;
+use crate::convert::numbers::argument_number;
 
 fn unknown<T>(what: &str, name: &str) -> PyResult<T> {
     Err(PyValueError::new_err(format!("unknown {what} {name:?}")))
@@ -56,7 +57,11 @@ pub fn prox_of(rule: &Bound<'_, PyTuple>) -> PyResult<Prox> {
 
 /// prox of a rule at x, as a new array, and the rule's value at x.
 #[pyfunction]
-fn _prox<'py>(rule: &Bound<'py, PyTuple>, x: &Bound<'py, PyAny>, step: f64) -> PyResult<(Bound<'py, PyAny>, f64)> {
+fn _prox<'py>(
+    rule: &Bound<'py, PyTuple>,
+    x: &Bound<'py, PyAny>,
+    #[pyo3(from_py_with = argument_number)] step: f64,
+) -> PyResult<(Bound<'py, PyAny>, f64)> {
     let (py, prox, mut x) = (rule.py(), prox_of(rule)?, numbers(x, "x")?);
     let value = prox.value(&x);
     prox.apply(step, &mut x, &mut Vec::new()).or_raise(py)?;

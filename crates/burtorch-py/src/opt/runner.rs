@@ -19,6 +19,7 @@ use crate::convert::arrays::{Kind, filled, of_integers};
 use crate::convert::errors::IntoPython;
 use crate::convert::exclusive::Guarded;
 use crate::convert::gc::collected;
+use crate::convert::numbers::{argument_number, optional_number};
 use crate::convert::stop::{PyStop, until, watched};
 
 /// A method and its iterate. `burtorch.opt` has a class for each method, which wraps this one.
@@ -114,13 +115,13 @@ impl PyRunner {
     fn step(
         &self,
         py: Python<'_>,
-        step: f64,
+        #[pyo3(from_py_with = argument_number)] step: f64,
         batch: Option<&Bound<'_, PyAny>>,
         coin: Option<bool>,
         compression: Option<Vec<Vec<f64>>>,
         missing: Option<Vec<u32>>,
         stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] deadline: Option<f64>,
     ) -> PyResult<()> {
         let batch = batch.map(|batch| indices(batch, "batch")).transpose()?;
         let work = |runner: &mut Runner| {
@@ -141,8 +142,8 @@ impl PyRunner {
         gammas: &Bound<'_, PyAny>,
         steps: u64,
         calls: Option<u64>,
-        bits: Option<f64>,
-        seconds: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] bits: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] seconds: Option<f64>,
         stop: Option<&Bound<'_, PyStop>>,
     ) -> PyResult<u64> {
         let gammas = numbers(gammas, "steps")?;

@@ -7,6 +7,8 @@ use pyo3::types::PyBytes;
 use super::moving::{Moving, Saved, attributes, restore_attributes, with_rule};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
+use crate::convert::numbers::argument_number;
+use crate::convert::refusals::refuse_reading;
 use crate::convert::stop::{PyStop, begin_unless};
 use crate::optim::trained::{Kind, Trained};
 use crate::params::{PyParameters, with_kernels};
@@ -61,7 +63,13 @@ impl PyAdam {
         signature = (params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0),
         text_signature = "(params, lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.0)"
     )]
-    fn new(params: &Bound<'_, PyAny>, lr: f64, betas: (f64, f64), eps: f64, weight_decay: f64) -> PyResult<Self> {
+    fn new(
+        params: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = argument_number)] lr: f64,
+        betas: (f64, f64),
+        #[pyo3(from_py_with = argument_number)] eps: f64,
+        #[pyo3(from_py_with = argument_number)] weight_decay: f64,
+    ) -> PyResult<Self> {
         Self::make(params, AdamRates { lr, betas, eps, weight_decay, decoupled: false })
     }
 
@@ -73,7 +81,7 @@ impl PyAdam {
     }
 
     #[setter]
-    fn set_lr(&self, py: Python<'_>, lr: f64) -> PyResult<()> {
+    fn set_lr(&self, py: Python<'_>, #[pyo3(from_py_with = argument_number)] lr: f64) -> PyResult<()> {
         self.moving.rule.with(py, |adam| with_rule!(adam, adam => adam.set_lr(lr)))?.or_raise(py)
     }
 
@@ -188,10 +196,10 @@ impl PyAdamW {
     )]
     fn new(
         params: &Bound<'_, PyAny>,
-        lr: f64,
+        #[pyo3(from_py_with = argument_number)] lr: f64,
         betas: (f64, f64),
-        eps: f64,
-        weight_decay: f64,
+        #[pyo3(from_py_with = argument_number)] eps: f64,
+        #[pyo3(from_py_with = argument_number)] weight_decay: f64,
     ) -> PyResult<PyClassInitializer<Self>> {
         let adam = PyAdam::make(params, AdamRates { lr, betas, eps, weight_decay, decoupled: true })?;
         Ok(PyClassInitializer::from(adam).add_subclass(PyAdamW))
@@ -220,8 +228,9 @@ impl PyAdamW {
 ///     >>> [round(g, 5) for g in params.grads]
 ///     [0.6, 0.8]
 #[pyfunction]
-fn clip_grad_norm(params: &Bound<'_, PyAny>, max_norm: f64) -> PyResult<f64> {
+fn clip_grad_norm(params: &Bound<'_, PyAny>, #[pyo3(from_py_with = argument_number)] max_norm: f64) -> PyResult<f64> {
     let py = params.py();
+    refuse_reading("the norm of a gradient")?;
     let trained = Trained::of(params)?;
     let params = trained.params.get();
     params.need_kernels()?;

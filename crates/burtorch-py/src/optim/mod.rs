@@ -14,6 +14,7 @@ use pyo3::types::PyBytes;
 
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
+use crate::convert::numbers::argument_number;
 use crate::convert::stop::{PyStop, begin_unless};
 use crate::params::PyParameters;
 use moving::{Moving, Saved, attributes, restore_attributes, with_rule};
@@ -52,7 +53,13 @@ collected!(PySgd: 0);
 impl PySgd {
     #[new]
     #[pyo3(signature = (params, lr=0.1, momentum=0.0, nesterov=false, weight_decay=0.0))]
-    fn new(params: &Bound<'_, PyAny>, lr: f64, momentum: f64, nesterov: bool, weight_decay: f64) -> PyResult<Self> {
+    fn new(
+        params: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = argument_number)] lr: f64,
+        #[pyo3(from_py_with = argument_number)] momentum: f64,
+        nesterov: bool,
+        #[pyo3(from_py_with = argument_number)] weight_decay: f64,
+    ) -> PyResult<Self> {
         Ok(PySgd(Moving::new(
             params,
             || Sgd::with_momentum(lr, momentum, nesterov, weight_decay),
@@ -68,7 +75,7 @@ impl PySgd {
     }
 
     #[setter]
-    fn set_lr(&self, py: Python<'_>, lr: f64) -> PyResult<()> {
+    fn set_lr(&self, py: Python<'_>, #[pyo3(from_py_with = argument_number)] lr: f64) -> PyResult<()> {
         self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.set_lr(lr)))?.or_raise(py)
     }
 

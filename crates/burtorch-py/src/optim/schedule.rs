@@ -9,6 +9,7 @@ use pyo3::types::PyTuple;
 
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
+use crate::convert::numbers::argument_number;
 
 /// Sets the learning rate of an optimiser step by step.
 ///
@@ -51,9 +52,9 @@ impl PySchedule {
         kind: &str,
         warm_up: u64,
         every: Option<u64>,
-        factor: f64,
+        #[pyo3(from_py_with = argument_number)] factor: f64,
         total: Option<u64>,
-        last: f64,
+        #[pyo3(from_py_with = argument_number)] last: f64,
     ) -> PyResult<Self> {
         let course = match (kind, every, total) {
             ("constant", _, _) => Course::Constant,

@@ -27,8 +27,8 @@ use crate::convert::stop::stopped;
 use crate::graph::cell::AnyGraph;
 use crate::graph::parameters::with_gradients_of;
 use crate::graph::{PyGraph, enter, leave};
-use crate::node::blocks::PyTokenIds;
 use crate::node::of_graph::node_of;
+use crate::node::token_ids::PyTokenIds;
 use crate::node::vector::{PyVector, wrap};
 use crate::params::{PyParameters, with_params, zeros};
 use crate::trace::batches::Of;
@@ -103,7 +103,7 @@ impl Side {
         if self.whole {
             let mut numbers = Vec::with_capacity(lanes * width);
             (0..lanes).for_each(|lane| numbers.extend_from_slice(&self.symbols[at(lane)]));
-            return Ok(Bound::new(py, PyTokenIds::new(numbers, lanes))?.into_any());
+            return Ok(Bound::new(py, PyTokenIds::new(numbers, lanes, self.width.is_some()))?.into_any());
         }
         let range = graph.get().with(py, |cell| {
             let numbers: Vec<f64> = (0..lanes).flat_map(|lane| &self.numbers[at(lane)]).copied().collect();
@@ -475,6 +475,10 @@ impl CallableEngine {
         let elem = if single { DType::Float32 } else { DType::Float64 };
         let new = AnyGraph::make(ScalarType { elem, lanes }, Room::Growing).or_raise(py)?;
         let graph = Bound::new(py, PyGraph::around(new, false))?;
+        graph.get().with(py, |cell| {
+            cell.holds_samples = true;
+            Ok(())
+        })?;
         *slot = Some(graph.clone().unbind());
         Ok(graph)
     }

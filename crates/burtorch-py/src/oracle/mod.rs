@@ -27,6 +27,7 @@ use crate::convert::buffer::{CallerMemory, read_numbers, type_name};
 use crate::convert::errors::if_any;
 use crate::convert::exclusive::Guarded;
 use crate::convert::gc::collected;
+use crate::convert::numbers::{argument_number, optional_number};
 use crate::convert::numbers::{as_numpy, has_dtype};
 use crate::convert::signals::repr_of;
 use crate::convert::stop::{PyStop, stopped, until, watched, within};
@@ -185,14 +186,14 @@ impl PyOracle {
         out: Option<&Bound<'py, PyAny>>,
         wanted: Option<&Bound<'py, PyAny>>,
         stop: Option<&Bound<'py, PyStop>>,
-        deadline: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] deadline: Option<f64>,
         on_stop: &str,
-        reweight: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] reweight: Option<f64>,
         compress: Option<&Bound<'py, PyCompressor>>,
         draw: Option<&Bound<'py, PyDraw>>,
         client: Option<Count>,
         n_clients: Option<Count>,
-        random_backward: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] random_backward: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let asked = Asked { batch: (contexts, &or_none(py, targets)), at, out, wanted };
         let stop = watched(stop, deadline)?;
@@ -246,7 +247,7 @@ impl PyOracle {
         out: Option<&Bound<'py, PyAny>>,
         wanted: Option<&Bound<'py, PyAny>>,
         stop: Option<&Bound<'py, PyStop>>,
-        deadline: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] deadline: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let asked = Asked { batch: (contexts, &or_none(py, targets)), at, out, wanted };
         match watched(stop, deadline)? {
@@ -273,7 +274,7 @@ impl PyOracle {
         contexts: &Bound<'_, PyAny>,
         targets: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] deadline: Option<f64>,
     ) -> PyResult<f64> {
         until(py, watched(stop, deadline)?, || self.run(py, contexts, &or_none(py, targets), Want::Loss))
     }
@@ -292,9 +293,9 @@ impl PyOracle {
         py: Python<'_>,
         contexts: &Bound<'_, PyAny>,
         targets: &Bound<'_, PyAny>,
-        lr: f64,
+        #[pyo3(from_py_with = argument_number)] lr: f64,
         stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] deadline: Option<f64>,
     ) -> PyResult<f64> {
         let (stop, mut has_stopped) = (watched(stop, deadline)?, false);
         let want = Want::Step(lr, stop.as_ref().map(|stop| (stop, &mut has_stopped)));

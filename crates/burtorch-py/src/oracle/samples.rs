@@ -13,6 +13,7 @@ use crate::compress::{AnyLargest, PyCompressor, PyDraw, PyMessage};
 use crate::convert::arrays::Array;
 use crate::convert::entry::check_signals;
 use crate::convert::errors::{IntoPython, to_python};
+use crate::convert::numbers::optional_number;
 use crate::convert::stop::{PyStop, until, watched};
 use crate::params::{PyParameters, with_params, zeros};
 
@@ -40,7 +41,7 @@ impl PyOracle {
         targets: &Bound<'_, PyAny>,
         visit: &Bound<'_, PyAny>,
         stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] deadline: Option<f64>,
     ) -> PyResult<()> {
         until(py, watched(stop, deadline)?, || self.visited(py, contexts, targets, visit))
     }
@@ -74,7 +75,7 @@ impl PyOracle {
         compress: Option<&Bound<'py, PyCompressor>>,
         draw: Option<&Bound<'py, PyDraw>>,
         stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] deadline: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let targets = &or_none(py, targets);
         let Some(compressor) = compress else {
@@ -95,7 +96,7 @@ impl PyOracle {
         contexts: &Bound<'_, PyAny>,
         targets: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] deadline: Option<f64>,
     ) -> PyResult<Vec<f64>> {
         let mut norms = Vec::new();
         let want = Want::Norms(&mut norms);
@@ -111,7 +112,7 @@ impl PyOracle {
         contexts: &Bound<'_, PyAny>,
         targets: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyStop>>,
-        deadline: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] deadline: Option<f64>,
     ) -> PyResult<Vec<f64>> {
         let mut losses = Vec::new();
         let want = Want::Losses(&mut losses);

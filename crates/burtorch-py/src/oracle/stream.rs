@@ -15,6 +15,7 @@ use super::PyOracle;
 use super::call::Asked;
 use super::engine::{Want, WantStream};
 use crate::convert::buffer::{FlatArray, type_name};
+use crate::convert::numbers::optional_number;
 use crate::convert::stop::{PyStop, watched, within};
 use crate::convert::threads::detached;
 
@@ -97,7 +98,7 @@ impl PyOracle {
         keep: bool,
         on_thread: bool,
         stop: Option<&Bound<'py, PyStop>>,
-        deadline: Option<f64>,
+        #[pyo3(from_py_with = optional_number)] deadline: Option<f64>,
     ) -> PyResult<f64> {
         if out.is_some() && !keep {
             return Err(PyValueError::new_err("out needs keep=True; otherwise the gradient is not stored"));

@@ -21,6 +21,7 @@ use crate::convert::buffer::{CallerMemory, FlatArray, Shared, type_name};
 use crate::convert::errors::{IntoPython, if_any, instead};
 use crate::convert::exclusive::{Entered, Guarded, Looking};
 use crate::convert::gc::collected;
+use crate::convert::numbers::real;
 use crate::convert::signals::asked;
 
 pub use burtorch_core::erased::AnyParameters;
@@ -457,10 +458,8 @@ fn init_of(init: &Bound<'_, PyAny>) -> PyResult<Init> {
             _ => Err(unknown()),
         };
     }
-    init.extract::<f64>().map(Init::Constant).map_err(|error| {
-        let message = "init must be a number, a name, or a tuple such as (\"normal\", 0.0, 0.1)";
-        instead(init.py(), error, PyTypeError::new_err(message))
-    })
+    let expected = "init must be a number, a name, or a tuple such as (\"normal\", 0.0, 0.1)";
+    real(init, expected).map(Init::Constant)
 }
 
 /// The parameters named by an argument: Parameters, or those of a model.

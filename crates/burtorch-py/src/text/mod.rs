@@ -11,6 +11,7 @@ use crate::convert::arguments::sizes;
 use crate::convert::buffer::TokenIdArray;
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::exclusive::Guarded;
+use crate::convert::numbers::argument_number;
 use crate::convert::signals::{Poll, asked, read_at_length};
 use crate::nn::PyCharMlp;
 use crate::params::with_kernels;
@@ -62,7 +63,7 @@ impl PyWordContexts {
     fn new(
         words: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = sizes::context)] context: usize,
-        holdout: f64,
+        #[pyo3(from_py_with = argument_number)] holdout: f64,
         #[pyo3(from_py_with = sizes::seed)] seed: u64,
     ) -> PyResult<Self> {
         let py = words.py();
@@ -236,7 +237,7 @@ fn sample(
     vocabulary: &str,
     #[pyo3(from_py_with = sizes::n)] n: usize,
     #[pyo3(from_py_with = sizes::seed)] seed: u64,
-    temperature: f64,
+    #[pyo3(from_py_with = argument_number)] temperature: f64,
     prompt: &str,
 ) -> PyResult<Vec<String>> {
     let py = model.py();

@@ -10,6 +10,7 @@ use crate::convert::arguments::sizes;
 use crate::convert::buffer::TokenIdArray;
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::exclusive::Guarded;
+use crate::convert::numbers::argument_number;
 use crate::convert::signals::{Poll, asked};
 use crate::nn::gpt::PyGpt;
 use crate::params::with_kernels;
@@ -52,7 +53,7 @@ impl PyTextWindows {
         py: Python<'_>,
         text: &str,
         #[pyo3(from_py_with = sizes::context)] context: usize,
-        holdout: f64,
+        #[pyo3(from_py_with = argument_number)] holdout: f64,
         #[pyo3(from_py_with = sizes::seed)] seed: u64,
     ) -> PyResult<Self> {
         let windows = py.detach(|| asked(|| TextWindows::new(text, context, holdout, seed))).or_raise(py)?;
@@ -191,7 +192,7 @@ fn continue_from(
     n: usize,
     prompt: &str,
     #[pyo3(from_py_with = sizes::seed)] seed: u64,
-    temperature: f64,
+    #[pyo3(from_py_with = argument_number)] temperature: f64,
 ) -> PyResult<String> {
     let py = model.py();
     let symbols: Vec<char> = vocabulary.chars().collect();

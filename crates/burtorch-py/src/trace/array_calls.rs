@@ -25,6 +25,7 @@ use crate::array::trial;
 use crate::convert::arrays::Kind;
 use crate::convert::buffer::type_name;
 use crate::convert::errors::derived;
+use crate::convert::refusals::{is_tracing, needs_arrays};
 
 /// Whether a call uses arrays whatever its arguments are: the body uses transforms, the call is part of a trace with arrays, or
 /// it is tried with them.
@@ -258,6 +259,12 @@ pub fn call_by<T>(call: &Call<'_>, by: Running<'_>, take_from: Taken<'_, T>) -> 
 
 fn run<T>(call: &Call<'_>, arguments: &Arguments<'_>, by: Running<'_>, take_from: Taken<'_, T>) -> PyResult<T> {
     let py = call.py();
+    // In a trace with Values the results would be constants, although Parameters may change.
+    let is_inside = is_tracing();
+    let take_from: Taken<'_, T> = &mut |path| match is_inside && path.reads_state() {
+        true => Err(needs_arrays(py, "a function that reads Parameters")),
+        false => take_from(path),
+    };
     drop(call.with(|state| state.look(py))?);
     call.with(|state| state.is_of_arrays = true)?;
     let Arguments { signature, given, objects, statics, dtype } = arguments;

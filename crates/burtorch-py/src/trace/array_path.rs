@@ -289,6 +289,11 @@ impl ArrayPath {
         &self.sets
     }
 
+    /// Whether it reads numbers besides its arguments, which may change from call to call.
+    pub fn reads_state(&self) -> bool {
+        !(self.sets.is_empty() && self.numbers.is_empty())
+    }
+
     /// Bytes of its buffers.
     pub fn bytes(&self) -> usize {
         self.runner.as_ref().map_or(0, AnyRunner::bytes)

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use crate::convert::buffer::type_name;
 use crate::convert::critical_section::locked;
 use crate::convert::errors::{IntoPython, instead};
+use crate::convert::numbers::argument_number;
 use crate::convert::signals::asked;
 use crate::graph::parameters::with_values;
 use crate::graph::{LONG, PyGraph};
@@ -94,7 +95,11 @@ fn _plot_points_script(xs: Vec<f64>, ys: Vec<f64>) -> PyResult<String> {
 
 /// `n` points from `start` to `end`.
 #[pyfunction]
-fn _points(start: f64, end: f64, n: usize) -> PyResult<Vec<f64>> {
+fn _points(
+    #[pyo3(from_py_with = argument_number)] start: f64,
+    #[pyo3(from_py_with = argument_number)] end: f64,
+    n: usize,
+) -> PyResult<Vec<f64>> {
     match n {
         0 => Err(PyValueError::new_err("a plot needs at least one point")),
         n if n > 1 << 24 => Err(PyValueError::new_err(format!("{n} points are too many for a plot"))),

@@ -3,6 +3,7 @@
 //! Promises: the order of the indices; an index outside its axis is refused. Does not know plans.
 
 use super::super::dims::Dims;
+use super::super::index::BELOW_ZERO;
 use super::math::ArrayFloat;
 use super::place::Along;
 use crate::error::{Error, Result};
@@ -54,6 +55,10 @@ fn add_few<E: ArrayFloat, const N: usize>(c: &[E], n: usize, indices: &[i64], to
 
 #[cold]
 fn outside(i: i64, n: usize) -> Error {
+    if i < -BELOW_ZERO / 2 {
+        let (expected, found) = (format!("from 0 to {}", n as i64 - 1), i + BELOW_ZERO);
+        return Error::BadArgument { what: "index", expected, found: found.to_string() };
+    }
     let expected = format!("inside of an axis of {n}");
     Error::BadArgument { what: "index", expected, found: i.to_string() }
 }

@@ -227,7 +227,7 @@ impl FlatArray {
         if self.dtype == DType::Float128 {
             return numbers::expect_one(object, self.dtype);
         }
-        object.extract().map(AnyNumber::One)
+        numbers::real(object, "values must be real numbers").map(AnyNumber::One)
     }
 
     /// Converts an object to the entries of a slice.

@@ -13,6 +13,7 @@ use super::TokenIdArray;
 use super::masked::buffer_of;
 use super::token_ids_quick::quick_symbols;
 use crate::convert::errors::{if_any, instead};
+use crate::convert::numbers::{is_text, number_of, real};
 use crate::convert::signals::ask_at;
 
 /// Up to two dimensions.
@@ -143,14 +144,16 @@ impl Read for f64 {
     }
 
     fn from_object(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
-        object.extract().map_err(|error: PyErr| {
-            if error.is_instance_of::<PyTypeError>(object.py()) {
-                PyTypeError::new_err(format!("{what} must be numbers, found {}", type_name(object)))
-            } else {
-                error
-            }
-        })
+        match number_of(object)? {
+            Some(x) => Ok(x),
+            None => real(object, &format!("{what} must be numbers")),
+        }
     }
+}
+
+/// One whole number.
+pub fn token_id(object: &Bound<'_, PyAny>, what: &str) -> PyResult<u32> {
+    u32::from_object(object, what)
 }
 
 /// The name of an object's type, for messages.
@@ -176,6 +179,9 @@ pub fn read_token_ids(object: &Bound<'_, PyAny>, out: &mut Vec<u32>, what: &str)
 }
 
 fn plain_token_ids(object: &Bound<'_, PyAny>, out: &mut Vec<u32>) -> Option<Dims> {
+    if is_text(object) {
+        return None;
+    }
     if let Ok(array) = object.cast::<TokenIdArray>() {
         out.clear();
         out.extend_from_slice(&array.get().symbols);
@@ -215,6 +221,9 @@ pub fn holds_bools(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 pub fn holds_integers(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let mut object = object.clone();
     for _ in 0..=MAX_DIMS {
+        if is_text(&object) {
+            return Ok(false);
+        }
         if is_buffer(&object) && !is_number(&object)? {
             let kind = ElementType::from_format(buffer_of(&object)?.format());
             return Ok(matches!(kind, ElementType::SignedInteger { .. } | ElementType::UnsignedInteger { .. }));
@@ -239,6 +248,9 @@ fn is_sequence(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 fn read_into<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str, depth: usize) -> PyResult<Dims> {
+    if is_text(object) {
+        return Err(PyTypeError::new_err(format!("{what} must be numbers, found {}", type_name(object))));
+    }
     if is_buffer(object) {
         return read_buffer(object, out, what);
     }
@@ -256,7 +268,7 @@ fn read_into<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str, d
     for entry in object.try_iter()? {
         let entry = entry?;
         ask_at(object.py(), out.len())?;
-        let found = if is_number(&entry)? || entry.is_instance_of::<PyString>() {
+        let found = if is_number(&entry)? {
             out.push(T::from_object(&entry, what)?);
             None
         } else {
@@ -274,7 +286,7 @@ fn read_into<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str, d
 
 /// Whether an entry is a number. NumPy's scalars are buffers without dimensions.
 fn is_number(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if object.is_instance_of::<PyInt>() || object.is_instance_of::<PyFloat>() {
+    if object.is_instance_of::<PyInt>() || object.is_instance_of::<PyFloat>() || is_text(object) {
         return Ok(true);
     }
     if is_buffer(object) {

@@ -16,6 +16,7 @@ use super::construct::label_text;
 use super::convert::{format, int, round};
 use super::object::{ValueObject, cell_of, is_value};
 use super::operands;
+use super::samples;
 use crate::array::trace::refuse_writing;
 use crate::convert::entry::{attached, caught, raise, raise_python};
 use crate::convert::errors::IntoPython;
@@ -64,6 +65,10 @@ unsafe fn number_or_object(value: *mut ffi::PyObject, of_grad: bool) -> *mut ffi
         }
         match of_node::plain(&cell.graph, node, of_grad) {
             Ok(Some(x)) => ffi::PyFloat_FromDouble(x),
+            Ok(None) if samples::holds_samples(value) => {
+                let x = samples::number(value, of_grad, if of_grad { ".grad of a Value" } else { ".data of a Value" });
+                x.map_or_else(raise_python, |x| ffi::PyFloat_FromDouble(x))
+            }
             Ok(None) => special(cell.graph.number(node, of_grad)),
             Err(error) => raise(error),
         }

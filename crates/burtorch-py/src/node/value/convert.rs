@@ -19,6 +19,7 @@ use super::check::checked;
 use super::guards;
 use super::methods::unary_method;
 use super::object::{ValueObject, cell_of, is_value};
+use super::samples;
 use crate::convert::entry::{attached, raise_python};
 use crate::convert::numbers::{self, Number, number};
 use crate::convert::refusals;
@@ -26,26 +27,46 @@ use crate::convert::signals::{quietly, text_of};
 use crate::node::critical_section::slot;
 use crate::node::numbers as of_node;
 
-/// `round(v)`: the op; `round(v, ndigits)`: the data, rounded like a float.
+/// `round(v)` and `round(v, ndigits)`: Values, whose derivative is 0.
 pub unsafe extern "C" fn round(
     value: *mut ffi::PyObject,
     arguments: *mut *mut ffi::PyObject,
     n: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
     let run = || {
-        if n == 0 {
-            // SAFETY: the interpreter passes a living Value under its lock.
-            return unsafe { unary_method::<ops::Round>(value, std::ptr::null_mut()) };
+        // SAFETY: the interpreter passes a living Value and `n` living objects under its lock.
+        unsafe {
+            match n {
+                0 => unary_method::<ops::Round>(value, ptr::null_mut()),
+                1 if *arguments == ffi::Py_None() => unary_method::<ops::Round>(value, ptr::null_mut()),
+                1 => attached(|py| {
+                    let (value, digits) =
+                        (Bound::from_borrowed_ptr(py, value), Bound::from_borrowed_ptr(py, *arguments));
+                    to_digits(&value, &digits).map_or_else(raise_python, Bound::into_ptr)
+                }),
+                _ => raise_python(PyTypeError::new_err("__round__() takes the number of digits")),
+            }
         }
-        // SAFETY: `n` living objects under the GIL.
-        attached(|py| unsafe {
-            let arguments = (0..n.max(0) as usize).map(|k| Bound::from_borrowed_ptr(py, *arguments.add(k)));
-            let arguments = PyTuple::new(py, arguments.collect::<Vec<_>>());
-            with_number(py, value, |x| x.call_method1("__round__", arguments?))
-        })
     };
     // SAFETY: objects that the interpreter passes.
     unsafe { slot(&[value], run) }
+}
+
+/// The Value rounded to this many decimal digits. Numbers so large that they have no such digits stay as they are.
+fn to_digits<'py>(value: &Bound<'py, PyAny>, digits: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let digits: i64 = digits.extract()?;
+    let power: f64 = std::format!("1e{}", digits.unsigned_abs().min(308)).parse().unwrap_or(1.0);
+    if digits < 0 {
+        return value.div(power)?.call_method0("round")?.mul(power);
+    }
+    let scaled = value.mul(power)?;
+    // SAFETY: living Values under the GIL. What a trace finds at its numbers need not hold at others.
+    let is_beyond = unsafe {
+        let number = |v: &Bound<'py, PyAny>| peek(v.as_ptr(), |cell, node| of_node::plain(&cell.graph, node, false));
+        let pair = if is_traced(value.as_ptr()) { (None, None) } else { (number(value), number(&scaled)) };
+        matches!(pair, (Some(Some(x)), Some(Some(y))) if x.is_finite() && !y.is_finite())
+    };
+    if is_beyond { value.call_method0("detach") } else { scaled.call_method0("round")?.div(power) }
 }
 
 /// `format(v, spec)`: the data, formatted like a float.
@@ -82,7 +103,7 @@ unsafe fn with_number<'py>(
     // SAFETY: a living Value under the GIL.
     unsafe {
         let scalar_type = of_node::type_of(value);
-        if scalar_type.lanes > 1 {
+        if scalar_type.lanes > 1 && !samples::holds_samples(value) {
             return raise_python(numbers::refuse_lanes(scalar_type));
         }
         let data = Bound::from_owned_ptr_or_opt(py, get_data(value, ptr::null_mut()));
@@ -135,6 +156,14 @@ pub unsafe extern "C" fn hash(value: *mut ffi::PyObject) -> ffi::Py_hash_t {
     let run = || {
         // SAFETY: a living Value under the GIL.
         unsafe {
+            match samples::hash_of_data(value) {
+                Ok(Some(hash)) => return hash,
+                Ok(None) => {}
+                Err(error) => {
+                    raise_python(error);
+                    return -1;
+                }
+            }
             let Some((cell, node)) = checked(value.cast()) else {
                 return -1;
             };
@@ -149,7 +178,7 @@ pub unsafe extern "C" fn hash(value: *mut ffi::PyObject) -> ffi::Py_hash_t {
 }
 
 /// Comparison by data, with values and numbers; not with other objects, not even if the value is stale. Lanes are equal
-/// if all of them are; they have no order.
+/// if all of them are; they have no order. Samples of an oracle are compared one by one.
 pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_int) -> *mut ffi::PyObject {
     let run = || {
         // SAFETY: living objects under the GIL, the first a Value.
@@ -248,6 +277,10 @@ unsafe fn compare_as_objects(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: 
             Ok(None) => return not_implemented(),
             Err(error) => return raise_python(error),
         };
+        if samples::holds_samples(a) || with_value && samples::holds_samples(b) {
+            let holds = samples::compared(a, b, other.as_ref(), operator_of(how));
+            return holds.map_or_else(raise_python, |holds| ffi::PyBool_FromLong(holds.into()));
+        }
         if (has_lanes(a) || with_value && has_lanes(b)) && how != ffi::Py_EQ && how != ffi::Py_NE {
             return raise_python(PyValueError::new_err("lanes have no order; compare their .data, number by number"));
         }
@@ -322,6 +355,9 @@ unsafe fn rounded(value: *mut ffi::PyObject) -> Option<f64> {
     // SAFETY: a living Value under the GIL.
     unsafe {
         let scalar_type = of_node::type_of(value);
+        if samples::holds_samples(value) {
+            return samples::number(value, false, "float() of a Value").map_err(raise_python).ok();
+        }
         if scalar_type.lanes > 1 {
             raise_python(numbers::refuse_lanes(scalar_type));
             return None;
@@ -352,6 +388,13 @@ pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
                     // A float128 may be too small for a float and still differ from 0.
                     peek(value, |cell, node| cell.graph.is_zero(node).map(|is_zero| !is_zero)).map_or(-1, c_int::from)
                 }
+                Some(None) if samples::holds_samples(value) => match samples::truth(value) {
+                    Ok(holds) => holds.into(),
+                    Err(error) => {
+                        raise_python(error);
+                        -1
+                    }
+                },
                 Some(None) => {
                     raise_python(numbers::refuse_lanes(of_node::type_of(value)));
                     -1

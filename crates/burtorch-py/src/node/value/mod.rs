@@ -2,7 +2,7 @@
 //!
 //! Promises: `a + b` costs about as much as on Python floats; every use of a value checks that its node still exists.
 //! This folder is the audited unsafe part of the binding: `object` (memory and identity), `free_list`, `check` (does the node
-//! still exist?), `append` (operations become nodes), `number` (operators), `step` (operations as data), `methods` (ops by name), `operands` (one object per node, and micrograd's names), `construct`, `convert` (to a number) and `attributes`.
+//! still exist?), `append` (operations become nodes), `number` (operators), `step` (operations as data), `methods` (ops by name), `operands` (one object per node, and micrograd's names), `construct`, `convert` (to a number), `samples` (the same for several samples at once) and `attributes`.
 #![allow(unsafe_code)]
 
 mod append;
@@ -17,6 +17,7 @@ mod methods;
 mod number;
 mod object;
 mod operands;
+pub mod samples;
 mod step;
 mod unevaluated;
 

@@ -4,12 +4,11 @@
 use burtorch_core::{Mark, NodeId, Range, View};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
 
 use super::{PyVector, views};
 use crate::convert::buffer::type_name;
 use crate::convert::errors::{IntoPython, if_any};
-use crate::convert::numbers::{float_buffer, number_of};
+use crate::convert::numbers::{float_buffer, is_text, number_of};
 use crate::convert::signals::ask_at;
 use crate::graph::cell::{AnyGraph, Cell, settle};
 use crate::graph::critical_section::Held;
@@ -91,8 +90,7 @@ impl Operand {
             Self::join(all, Operand::Numbers(numbers));
             return Ok(());
         }
-        let is_text = object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>();
-        let items = if is_text || depth > DEEPEST { None } else { if_any(object.py(), object.try_iter())? };
+        let items = if is_text(object) || depth > DEEPEST { None } else { if_any(object.py(), object.try_iter())? };
         let Some(items) = items else {
             let found = type_name(object);
             let hint = if found == "Array" { "; primitives and this function have no rule for Arrays" } else { "" };

@@ -271,7 +271,15 @@ impl PyVector {
             }
             let nodes = ranges.iter().flat_map(|range| range.nodes());
             let numbers = nodes.map(|node| cell.graph.number(node, grads));
-            numbers.collect::<burtorch_core::Result<Vec<_>>>().or_raise(py).map(Numbers::Special)
+            let numbers = numbers.collect::<burtorch_core::Result<Vec<_>>>().or_raise(py)?;
+            if !cell.holds_samples {
+                return Ok(Numbers::Special(numbers));
+            }
+            let common = numbers.into_iter().map(|number| match number {
+                AnyNumber::Lanes(lanes) => value::samples::common(&lanes, "the numbers of a Vector"),
+                number => Ok(number.scalar()),
+            });
+            common.collect::<PyResult<Vec<_>>>().map(Numbers::Floats)
         })
     }
 

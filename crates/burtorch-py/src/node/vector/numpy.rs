@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyTuple};
 
 use super::{PyVector, Symbol, finish};
+use crate::array::functions::any_array;
 use crate::convert::buffer::type_name;
 use crate::convert::entry::entered;
 use crate::convert::numbers::has_dtype;
@@ -102,6 +103,10 @@ pub fn ufunc<'py>(
     let name: String = function.getattr("__name__")?.extract()?;
     let method: String = arguments.get_item(1)?.extract()?;
     let inputs = arguments.get_slice(2, arguments.len());
+    // Tensors in a function that is traced with Arrays.
+    if any_array(&inputs.iter().collect::<Vec<_>>()) {
+        return py.import("burtorch._numpy")?.getattr("ufunc_of_parameters")?.call(arguments, keywords);
+    }
     let out = output(&name, keywords)?;
     let result = if method == "__call__" && is_comparison(&name) {
         compared(&function, &name, &inputs)

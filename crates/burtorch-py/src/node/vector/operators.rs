@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::elementwise::{self, Symbol};
 use super::{PyVector, functions, numpy};
-use crate::params::PyTensor;
+use crate::params::{PyParameters, PyTensor};
 
 type Any<'py> = Bound<'py, PyAny>;
 
@@ -90,6 +90,45 @@ macro_rules! operators {
 
 operators!(PyVector);
 operators!(PyTensor);
+
+#[pymethods]
+impl PyTensor {
+    /// The function of Arrays for a function of NumPy, on the tensor as an Array of the current graph.
+    fn __array_function__<'py>(
+        slf: &Bound<'py, Self>,
+        function: &Any<'py>,
+        types: &Any<'py>,
+        arguments: &Any<'py>,
+        keywords: &Any<'py>,
+    ) -> PyResult<Any<'py>> {
+        let table = slf.py().import("burtorch._numpy")?;
+        table.getattr("function_of_parameters")?.call1((function, types, arguments, keywords))
+    }
+}
+
+#[pymethods]
+impl PyParameters {
+    /// The same for all numbers of the Parameters, as an Array of one axis.
+    fn __array_function__<'py>(
+        slf: &Bound<'py, Self>,
+        function: &Any<'py>,
+        types: &Any<'py>,
+        arguments: &Any<'py>,
+        keywords: &Any<'py>,
+    ) -> PyResult<Any<'py>> {
+        let table = slf.py().import("burtorch._numpy")?;
+        table.getattr("function_of_parameters")?.call1((function, types, arguments, keywords))
+    }
+
+    #[pyo3(signature = (*operands, **keywords))]
+    fn __array_ufunc__<'py>(
+        slf: &Bound<'py, Self>,
+        operands: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Any<'py>> {
+        slf.py().import("burtorch._numpy")?.getattr("ufunc_of_parameters")?.call(operands, keywords)
+    }
+}
 
 #[pymethods]
 impl PyVector {

@@ -11,9 +11,11 @@ use super::arguments::{Operand, atomically, common_owner};
 use super::{PyVector, wrap};
 use crate::convert::buffer::read_token_ids;
 use crate::convert::errors::IntoPython;
+use crate::convert::numbers::argument_number;
+use crate::convert::refusals::{is_tracing, needs_arrays};
 use crate::graph::parameters::{attach, with_values};
 use crate::graph::{PyGraph, current_graph};
-use crate::node::blocks::PyTokenIds;
+use crate::node::token_ids::PyTokenIds;
 use crate::params::PyTensor;
 
 /// The token ids of one sample.
@@ -156,12 +158,15 @@ fn token_layer_norm<'py>(
 fn rms_norm<'py>(
     x: &Bound<'py, PyAny>,
     weight: &Bound<'py, PyAny>,
-    eps: f64,
+    #[pyo3(from_py_with = argument_number)] eps: f64,
     tokens: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     if crate::array::functions::any_array(&[x.clone(), weight.clone()]) {
         return crate::array::functions::rms_norm(x, weight, eps);
+    }
+    if is_tracing() && !x.is_instance_of::<PyVector>() {
+        return Err(needs_arrays(py, "rms_norm()"));
     }
     let (x, weight) = (x.cast::<PyVector>()?, weight.cast::<PyTensor>()?);
     let owner = x.get().owner(py).clone();
