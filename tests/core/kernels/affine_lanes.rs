@@ -172,7 +172,7 @@ fn bits<E: Float>(x: &[E]) -> Vec<u64> {
 
 /// A block of 64 lanes has the same bits as its groups, on any number of threads.
 fn block_is_its_groups<E: Float, const L: usize>(n_threads: usize) {
-    for (n_out, n_in) in [(130, 200), (200, 70), (3, 0), (1, 1), (27, 16), (9, 64), (193, 5)] {
+    for (n_out, n_in) in [(130, 200), (200, 70), (200, 700), (3, 0), (1, 1), (27, 16), (9, 64), (193, 5)] {
         let mut numbers = Numbers::new((n_out * 1000 + n_in) as u64);
         let (w, bias) = (numbers.take::<E>(n_out * n_in), numbers.take::<E>(n_out));
         let (x, dy) = (numbers.take::<E>(n_in * 64), numbers.take::<E>(n_out * 64));

@@ -154,7 +154,7 @@ fn edges<E: Float>() {
             Case::<E>::new(&mut numbers, shape, 1).check();
         }
     }
-    for shape in [[100, 270, 140], [30, 1100, 70], [200, 130, 530], [2, 700, 600], [700, 2, 600]] {
+    for shape in [[100, 270, 140], [30, 1100, 70], [200, 130, 530], [2, 700, 600], [700, 2, 600], [430, 33, 330]] {
         for _ in 0..4 {
             Case::<E>::new(&mut numbers, shape, 1).check();
         }

@@ -4,9 +4,8 @@
 //! tile, so lane `l` does not depend on the other lanes and levels with fused multiply-add agree bit for bit.
 //! Knows nothing of weight gradients (`weight_grad_lanes`) or of where lanes come from.
 
-use super::affine_block;
 use super::float::{KernelFloat, Pack, line, prefetch};
-use super::lanes::{PART, features};
+use super::lanes::features;
 use super::levels::{Target, leveled};
 use crate::simd::{Real, array_of};
 use crate::sync::stop::Pace;
@@ -32,9 +31,6 @@ fn forward_at<E: KernelFloat, T: Target, const L: usize>(w: &[E], bias: Option<&
     assert_eq!(w.len(), n_out * n_in, "a weight matrix must hold n_out x n_in numbers");
     if let Some(bias) = bias {
         assert_eq!(bias.len(), n_out, "a bias must hold one number per output");
-    }
-    if L > PART {
-        return affine_block::forward::<E, T, L>(w, bias, x, y);
     }
     let (mut o, mut pace) = (0, Pace::new());
     // SAFETY: the lengths were checked above.
@@ -115,9 +111,6 @@ fn input_grad_add_at<E: KernelFloat, T: Target, const L: usize>(w: &[E], dy: &[E
 fn input_grad<E: KernelFloat, T: Target, const L: usize, const SET: bool>(w: &[E], dy: &[E], dx: &mut [E]) {
     let (n_in, n_out) = (features::<L>(dx.len()), features::<L>(dy.len()));
     assert_eq!(w.len(), n_out * n_in, "a weight matrix must hold n_out x n_in numbers");
-    if L > PART {
-        return affine_block::input_grad::<E, T, L, SET>(w, dy, dx);
-    }
     if size_of_val(w) > LARGE && T::fits::<E::V<L>>(18) {
         // SAFETY: the lengths were checked above.
         return unsafe { input_grad_by_rows::<E, T, L, SET>(w, dy, dx) };

@@ -1,4 +1,4 @@
-//! A dense layer on 64 samples at once: forward, both gradients and a step, as products of matrices where that is faster.
+//! A dense layer on 64 samples at once: forward, both gradients and a step, as products of matrices.
 //!
 //! Promises: the sums of `affine_lanes` and `weight_grad_lanes` in the same order, so the same bits lane by lane and for any
 //! number of threads; but weights are read from memory only once for 64 samples. Does not know graphs.
@@ -6,33 +6,22 @@
 use super::by_outputs::by_outputs;
 use super::float::KernelFloat;
 use super::product::{Finish, Matrix, MatrixMut, Start, product_on_threads, product_workspace_len};
-use super::{
-    Mode, affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes, affine_sgd_update_lanes,
-    affine_weight_grad_lanes, weight_grad_scratch_len,
-};
+use super::{Mode, affine_sgd_update_lanes, affine_weight_grad_lanes, weight_grad_scratch_len};
 use crate::simd::{Level, level};
 
 /// Samples of a block.
 pub const BLOCK_LANES: usize = 64;
 
 /// The number of outputs from which a weight gradient is computed as a matrix product with many registers; for fewer,
-/// transposing inputs by panels is cheaper.
-const MANY: usize = 64;
-
-/// The number of outputs below which tiles of `affine_block` read weights fast enough where they are.
-const FEW: usize = 32;
-
-/// Whether registers hold 24 sums of 64 lanes: the tiles of `affine_block`, which with fewer registers take 16 lanes at a
-/// time, and so read each weight four times.
-fn has_wide_tiles() -> bool {
-    level() == Level::Avx512
+/// transposing inputs by panels is cheaper: by up to a tenth in f32.
+const fn many<E>() -> usize {
+    if size_of::<E>() == 4 { 256 } else { 64 }
 }
 
-/// Whether a block is computed as a matrix product. With wide tiles `affine_block` computes f32 5 % faster, because its 64
-/// lanes need no copy; with AVX2, products are 1.1 to 1.8 times as fast. For f64 they are 1.3 to 2.2 times as fast as
-/// groups of 8.
-fn is_product<E>() -> bool {
-    size_of::<E>() > 4 || !has_wide_tiles()
+/// Whether the weight gradient of so many outputs is a matrix product, for which `working` must have the memory.
+fn is_product<E>(n_in: usize, n_out: usize, working: &Working<'_, E>) -> bool {
+    let len = working.n_threads * product_workspace_len::<E>(n_out, n_in, BLOCK_LANES);
+    working.memory.len() >= len && (n_out >= many::<E>() || level() != Level::Avx512)
 }
 
 /// The workspace of a kernel, whose content does not matter, and the number of threads that may share the work.
@@ -69,13 +58,6 @@ pub fn affine_forward_block<E: KernelFloat>(
     working: Working<'_, E>,
 ) {
     let [n_in, n_out] = features(w, x, y);
-    if !is_product::<E>() {
-        let threads = (working.n_threads, w.len() * BLOCK_LANES);
-        return by_outputs(threads, n_out, y, None, (&mut [], 0), &|part| {
-            let (rows, bias) = (rows_of(w, &part.outputs, n_in), bias.map(|bias| &bias[part.outputs.clone()]));
-            affine_forward_lanes::<E, BLOCK_LANES>(rows, bias, x, part.rows);
-        });
-    }
     let start = bias.map_or(Start::Number(-E::default()), Start::Rows);
     let (w, x) = (Matrix::by_rows(w, n_out, n_in), Matrix::by_rows(x, n_in, BLOCK_LANES));
     let y = MatrixMut::by_rows(y, n_out, BLOCK_LANES);
@@ -85,12 +67,6 @@ pub fn affine_forward_block<E: KernelFloat>(
 /// `dx = W^T dy` in every lane, or `dx += W^T dy`.
 pub fn affine_input_grad_block<E: KernelFloat>(w: &[E], dy: &[E], dx: &mut [E], mode: Mode, working: Working<'_, E>) {
     let [n_in, n_out] = features(w, dx, dy);
-    if working.n_threads == 1 && size_of::<E>() == 4 && (has_wide_tiles() || n_out < FEW) {
-        return match mode {
-            Mode::Set => affine_input_grad_lanes::<E, BLOCK_LANES>(w, dy, dx),
-            Mode::Add => affine_input_grad_add_lanes::<E, BLOCK_LANES>(w, dy, dx),
-        };
-    }
     let start = start_of(mode);
     let (w, dy) = (Matrix::by_rows(w, n_out, n_in).transposed(), Matrix::by_rows(dy, n_out, BLOCK_LANES));
     let dx = MatrixMut::by_rows(dx, n_in, BLOCK_LANES);
@@ -108,21 +84,17 @@ pub fn affine_weight_grad_block<E: KernelFloat>(
     working: Working<'_, E>,
 ) {
     let [n_in, n_out] = features(dw, x, dy);
-    let Working { memory, n_threads } = working;
-    let is_lanes = has_wide_tiles() && (n_out < MANY || !is_product::<E>());
-    if is_lanes || memory.len() < n_threads * product_workspace_len::<E>(n_out, n_in, BLOCK_LANES) {
-        let (threads, room) = ((n_threads, dw.len() * BLOCK_LANES), weight_grad_scratch_len(n_in, BLOCK_LANES));
-        return by_outputs(threads, n_out, dw, db, (memory, room), &|part| {
-            let dy = &[rows_of(dy, &part.outputs, BLOCK_LANES)];
-            affine_weight_grad_lanes::<E, BLOCK_LANES>(dy, &[x], part.rows, part.bias, mode, part.memory);
-        });
+    if is_product(n_in, n_out, &working) {
+        if db.is_some() {
+            affine_weight_grad_lanes::<E, BLOCK_LANES>(&[dy], &[&[]], &mut [], db, mode, &mut []);
+        }
+        return weight_grad_product(start_of(mode), dy, x, dw, Finish::AsIs, working);
     }
-    if db.is_some() {
-        affine_weight_grad_lanes::<E, BLOCK_LANES>(&[dy], &[&[]], &mut [], db, mode, &mut []);
-    }
-    let x = Matrix::by_rows(x, n_in, BLOCK_LANES).transposed();
-    let (dy, dw) = (Matrix::by_rows(dy, n_out, BLOCK_LANES), MatrixMut::by_rows(dw, n_out, n_in));
-    product_on_threads(n_threads, start_of(mode), dy, x, dw, Finish::AsIs, memory);
+    let (threads, room) = ((working.n_threads, dw.len() * BLOCK_LANES), weight_grad_scratch_len(n_in, BLOCK_LANES));
+    by_outputs(threads, n_out, dw, db, (working.memory, room), &|part| {
+        let dy = &[rows_of(dy, &part.outputs, BLOCK_LANES)];
+        affine_weight_grad_lanes::<E, BLOCK_LANES>(dy, &[x], part.rows, part.bias, mode, part.memory);
+    });
 }
 
 /// `W -= lr dy x^T` and `b -= lr dy`, summed over samples: the bits of [`affine_weight_grad_block`] that sets, and a step.
@@ -135,21 +107,32 @@ pub fn affine_sgd_update_block<E: KernelFloat>(
     working: Working<'_, E>,
 ) {
     let [n_in, n_out] = features(w, x, dy);
-    let len = working.n_threads * product_workspace_len::<E>(n_out, n_in, BLOCK_LANES);
-    if !has_wide_tiles() && working.memory.len() >= len {
+    if is_product(n_in, n_out, &working) {
         if bias.is_some() {
             affine_sgd_update_lanes::<E, BLOCK_LANES>(lr, &[dy], &[&[]], &mut [], bias, &mut []);
         }
-        let x = Matrix::by_rows(x, n_in, BLOCK_LANES).transposed();
-        let (dy, w) = (Matrix::by_rows(dy, n_out, BLOCK_LANES), MatrixMut::by_rows(w, n_out, n_in));
-        let (zero, step) = (Start::Number(E::default()), Finish::Descend(lr));
-        return product_on_threads(working.n_threads, zero, dy, x, w, step, working.memory);
+        return weight_grad_product(Start::Number(E::default()), dy, x, w, Finish::Descend(lr), working);
     }
     let (threads, room) = ((working.n_threads, w.len() * BLOCK_LANES), weight_grad_scratch_len(n_in, BLOCK_LANES));
     by_outputs(threads, n_out, w, bias, (working.memory, room), &|part| {
         let dy = &[rows_of(dy, &part.outputs, BLOCK_LANES)];
         affine_sgd_update_lanes::<E, BLOCK_LANES>(lr, dy, &[x], part.rows, part.bias, part.memory);
     });
+}
+
+/// `to = dy x^T`, from `start` on.
+fn weight_grad_product<E: KernelFloat>(
+    start: Start<'_, E>,
+    dy: &[E],
+    x: &[E],
+    to: &mut [E],
+    finish: Finish<E>,
+    working: Working<'_, E>,
+) {
+    let [n_in, n_out] = features(to, x, dy);
+    let x = Matrix::by_rows(x, n_in, BLOCK_LANES).transposed();
+    let (dy, to) = (Matrix::by_rows(dy, n_out, BLOCK_LANES), MatrixMut::by_rows(to, n_out, n_in));
+    product_on_threads(working.n_threads, start, dy, x, to, finish, working.memory);
 }
 
 /// The rows, of `width` numbers each, of some outputs.

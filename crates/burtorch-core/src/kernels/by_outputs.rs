@@ -11,7 +11,7 @@ use crate::sync::{self, Mutex};
 
 /// Threads that share a layer, at most.
 const MOST: usize = 32;
-/// Outputs of which parts are multiples: two rows of tiles of `affine_block`.
+/// Outputs of which parts are multiples: two rows of tiles.
 const CUT: usize = 12;
 
 /// Some outputs of a layer, and their numbers.

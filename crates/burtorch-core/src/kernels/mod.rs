@@ -24,7 +24,6 @@ mod strips;
 mod two;
 
 mod affine;
-mod affine_block;
 mod affine_lanes;
 mod affine_product;
 mod by_outputs;

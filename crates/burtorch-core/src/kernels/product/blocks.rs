@@ -4,7 +4,7 @@
 
 use super::Finish;
 use super::pack::{block_of_a, row_of_b, strip_of_b};
-use super::plan::{Job, Origin, PANEL, Plan, Side, aside_len, panels_len};
+use super::plan::{Job, Origin, PANEL, Plan, Side, aside_len, is_narrow, panels_len};
 use super::tile::{Strip, strip};
 use crate::kernels::float::KernelFloat;
 use crate::kernels::levels::Target;
@@ -62,7 +62,9 @@ unsafe fn single<E: KernelFloat, T: Target>(job: &Job<E>, plan: &Plan, workspace
     } else {
         workspace.split_at_mut(0)
     };
-    debug_assert!(!plan.pack_a || for_a.len() >= panels_len(plan.rows.min(job.m), plan.depth.min(job.k)));
+    debug_assert!(
+        !plan.pack_a || for_a.len() >= panels_len(plan.rows.min(job.m), plan.depth.min(job.k), size_of::<E>())
+    );
     // SAFETY: as the caller promises.
     unsafe {
         for j in (0..job.n).step_by(plan.columns) {
@@ -79,7 +81,7 @@ unsafe fn single<E: KernelFloat, T: Target>(job: &Job<E>, plan: &Plan, workspace
                 for i in (0..job.m).step_by(plan.rows) {
                     let rows = plan.rows.min(job.m - i);
                     let a = job.a.from(i, p);
-                    let a = if plan.pack_a { block_of_a(&a, rows, depth, for_a.as_mut_ptr()) } else { a };
+                    let a = if plan.pack_a { block_of_a::<E, T>(&a, rows, depth, for_a.as_mut_ptr()) } else { a };
                     let (at, size) = ([i, j, p], [rows, columns, depth]);
                     if !strips::<E, T>(job, plan, at, size, &a, for_b.as_ptr(), aside, pace) {
                         return false;
@@ -147,15 +149,21 @@ fn width<E: KernelFloat, T: Target>(left: usize, rows: usize) -> usize {
 const SIDE: usize = 16 << 10;
 
 /// The number of strips of `width` columns that each row of tiles passes over before the next, with `left` columns left.
-/// Simply: one. Departure: where strips are short, as many as the first-level cache holds. With one, the next tile reads
-/// sums whose addresses differ from those just stored by a multiple of the row; where that is a multiple of 4096 bytes,
-/// they wait for the stores: 71 GFLOP/s became 92 (AVX2, f32, 64 terms). It reads rows of A once for all of them, too.
+/// Simply: one. Departure: all of them where B is narrow, so that rows of A come from memory once; and where strips are
+/// short, as many as the first-level cache holds. With one, the next tile reads sums whose addresses differ from those just
+/// stored by a multiple of the row; where that is a multiple of 4096 bytes, they wait for the stores: 71 GFLOP/s became 92
+/// (AVX2, f32, 64 terms).
 #[inline(always)]
 fn side_by_side<E: KernelFloat, T: Target>(job: &Job<E>, width: usize, left: usize, depth: usize) -> usize {
-    if T::fits::<T::Register<E>>(24) || job.c_column != 1 {
-        return 1;
+    if job.c_column != 1 {
+        1
+    } else if is_narrow(job) {
+        left / width
+    } else if T::fits::<T::Register<E>>(24) {
+        1
+    } else {
+        (SIDE / (width * depth.max(1) * size_of::<E>())).min(left / width).max(1)
     }
-    (SIDE / (width * depth.max(1) * size_of::<E>())).min(left / width).max(1)
 }
 
 /// Computes all strips of one block; `false` if it ended early.
@@ -196,9 +204,14 @@ unsafe fn strips<E: KernelFloat, T: Target>(
                 a: a.at,
                 a_row: a.outer,
                 a_term: a.inner,
-                a_panel: if plan.pack_a { (PANEL * depth) as isize } else { PANEL as isize * a.outer },
+                a_panel: if plan.pack_a && job.a.outer != 1 {
+                    (PANEL * depth) as isize
+                } else {
+                    PANEL as isize * a.outer
+                },
                 packed: plan.pack_a,
-                asks_ahead: plan.asks_ahead,
+                asks_ahead: plan.asks_ahead && c == 0,
+                ahead: if i + rows < job.m { job.a.from(i + rows, p) } else { job.a.from(0, p + depth) },
                 b,
                 b_term,
                 count,

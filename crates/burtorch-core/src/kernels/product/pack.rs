@@ -122,40 +122,38 @@ unsafe fn gathered<V: Pack>(
 }
 
 /// How many terms ahead packing prefetches.
-const AHEAD: isize = 8;
+const AHEAD: isize = 4;
 
-/// Packs `terms` terms of `rows` rows of A from `from` on, in panels of [`PANEL`] rows, which a tile reads from one end to the
-/// other; returns the first panel.
+/// Packs `terms` terms of `rows` rows of A from `from` on. Rows whose terms are adjacent lie in panels of [`PANEL`] rows
+/// then, which a tile reads from one end to the other. Where rows are adjacent, each term is copied as it is.
 ///
 /// # Safety
-/// The elements may be read, and `to` has room for whole panels and [`SPILL`](super::plan::SPILL) numbers.
+/// The elements may be read, and `to` has room for [`panels_len`](super::plan::panels_len) numbers.
 #[inline(always)]
-pub(super) unsafe fn block_of_a<E: KernelFloat>(from: &Side<E>, rows: usize, terms: usize, to: *mut E) -> Side<E> {
+pub(super) unsafe fn block_of_a<E: KernelFloat, T: Target>(
+    from: &Side<E>,
+    rows: usize,
+    terms: usize,
+    to: *mut E,
+) -> Side<E> {
     // SAFETY: as the caller promises. Vectors of 8 numbers are written in ascending order, so that the two after a panel's
     // term are overwritten by what belongs there.
     unsafe {
-        if from.outer == 1 {
-            for p in 0..terms {
-                let column = from.at.offset(p as isize * from.inner);
-                for i in (0..rows).step_by(line::<E>()) {
-                    // Prefetches later terms, which are far apart.
-                    prefetch_at(column.wrapping_offset(AHEAD * from.inner).wrapping_add(i));
-                }
-                for i in (0..rows).step_by(PANEL) {
-                    let (from, to) = (column.add(i), to.add(i * terms + p * PANEL));
-                    if rows - i >= 8 && p + 1 < terms {
-                        let numbers = E::V::<8>::read(std::slice::from_raw_parts(from, 8), 0);
-                        numbers.write(std::slice::from_raw_parts_mut(to, 8), 0);
-                    } else {
-                        std::ptr::copy_nonoverlapping(from, to, PANEL.min(rows - i));
-                    }
-                }
-            }
-        } else {
+        if from.outer != 1 {
             for i in (0..rows).step_by(PANEL) {
                 beside::<E::V<8>>(&from.from(i, 0), PANEL.min(rows - i), terms, to.add(i * terms), PANEL);
             }
+            return Side { at: to, outer: 1, inner: PANEL as isize, next: 0 };
         }
-        Side { at: to, outer: 1, inner: PANEL as isize, next: 0 }
+        let width = rows.next_multiple_of(line::<E>());
+        for p in 0..terms {
+            let column = from.at.offset(p as isize * from.inner);
+            for i in (0..rows).step_by(line::<E>()) {
+                // Prefetches later terms, which are far apart.
+                prefetch_at(column.wrapping_offset(AHEAD * from.inner).wrapping_add(i));
+            }
+            row_of_b::<E, T>(column, rows, to.add(p * width));
+        }
+        Side { at: to, outer: 1, inner: width as isize, next: 0 }
     }
 }

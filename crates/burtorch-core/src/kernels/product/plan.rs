@@ -3,7 +3,7 @@
 //! Promises: no choice made here changes a result. Knows vectors only by their length.
 
 use super::{Finish, Matrix, MatrixMut, Start};
-use crate::kernels::float::KernelFloat;
+use crate::kernels::float::{KernelFloat, line};
 use crate::kernels::levels::Target;
 use crate::simd::Real;
 
@@ -171,7 +171,7 @@ impl<E: KernelFloat> Job<E> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub pack_a: bool,
-    /// Whether tiles prefetch rows of A, which are read once and lie far apart.
+    /// Whether tiles prefetch what is read of A after them.
     pub asks_ahead: bool,
     pub pack_b: bool,
     /// Rows of A in a block.
@@ -197,10 +197,18 @@ const LARGE: usize = 256 << 10;
 pub(super) const PANEL: usize = 6;
 /// Numbers written after the last panel, at most.
 pub(super) const SPILL: usize = 8 - PANEL;
-/// Rows of A below which packing B costs more than it saves, if B is contiguous.
-const FEW: usize = 192;
-/// Bytes of a row of B below which 64 rows stay in the first-level cache.
-const SHORT: usize = 512;
+/// Bytes of a row of a narrow B: a block of it, for all rows of A, stays in the first-level cache.
+const NARROW: usize = 512;
+/// Bytes of A below which a narrow product reads it in place: it stays in the second-level cache.
+const IN_PLACE: usize = 512 << 10;
+/// Terms in a block of a narrow product.
+const NARROW_DEPTH: usize = 64;
+
+/// Whether a product has few columns, like a dense layer of 64 samples: A is large beside B and C, and read once.
+#[inline(always)]
+pub(super) fn is_narrow<E>(job: &Job<E>) -> bool {
+    job.n * size_of::<E>() <= NARROW
+}
 
 impl Plan {
     #[inline(always)]
@@ -219,28 +227,30 @@ impl Plan {
         // Strips are 4 vectors wide with many registers, otherwise 2.
         let wide = T::fits::<T::Register<E>>(24);
         let neighbours = job.b.outer == 1 || n == 1;
-        // For one or two strips of B, rows of A are read in place with prefetching; terms that lie apart would share
-        // few cache sets.
         let is_large = m * k * size > SMALL;
-        let is_narrow = n <= 8 * lanes;
-        let pack_a = is_large && if is_narrow { job.a.outer == 1 && n >= 2 * lanes } else { true };
-        let asks_ahead = is_large && is_narrow && job.a.inner == 1 && k >= 32;
         let (rows, depth) = if wide { (ROWS / 2, DEPTH / 2) } else { (ROWS, DEPTH) };
         if !neighbours && m <= 8 {
             // Strips are used a few times and then discarded.
             return Self { pack_a: false, asks_ahead: false, pack_b: true, rows: m, columns: 4 * lanes, depth };
         }
-        if neighbours && m < FEW && job.b.inner == n as isize && n * size <= SHORT {
-            return Self { pack_a: false, asks_ahead, pack_b: false, rows, columns: n, depth: 64 };
+        if is_narrow(job) {
+            // Rows of A are read in place; terms that lie apart would share few sets of the second-level cache.
+            let pack_a = m * k * size >= IN_PLACE && job.a.outer == 1 && n >= 2 * lanes;
+            let asks_ahead = is_large && k >= 32 && (pack_a || job.a.inner == 1);
+            let pack_b = !neighbours || (m >= 24 && job.b.inner != n as isize);
+            // As many panels as a cache line has numbers: see `tile`.
+            let rows = if pack_a { PANEL * line::<E>() } else { ROWS };
+            let columns = n.next_multiple_of(lanes);
+            return Self { pack_a, asks_ahead, pack_b, rows, columns, depth: NARROW_DEPTH };
         }
         if !neighbours || (m >= 24 && n * k * size > SMALL) {
-            let rows = if is_narrow && pack_a { ROWS } else { rows };
-            return Self { pack_a, asks_ahead, pack_b: true, rows, columns: BLOCK / depth / size, depth };
+            let columns = BLOCK / depth / size;
+            return Self { pack_a: is_large, asks_ahead: false, pack_b: true, rows, columns, depth };
         }
         if m <= 4 && n * k * size > LARGE {
             return Self { pack_a: false, asks_ahead: false, pack_b: false, rows: m, columns: n, depth: 8 };
         }
-        Self { pack_a, asks_ahead, pack_b: false, rows: ROWS, columns: n, depth: DEPTH }
+        Self { pack_a: is_large, asks_ahead: false, pack_b: false, rows: ROWS, columns: n, depth: DEPTH }
     }
 }
 
@@ -254,14 +264,15 @@ pub const fn workspace_len<E>(m: usize, n: usize, k: usize) -> usize {
 /// The sizes of packed blocks of A and B, and [`aside_len`].
 const fn blocks_len(m: usize, n: usize, k: usize, size: usize) -> usize {
     let line = 64 / size;
-    let a = panels_len(at_most(m, ROWS), at_most(k, DEPTH));
+    let a = panels_len(at_most(m, ROWS), at_most(k, DEPTH), size);
     let b = at_most(n.next_multiple_of(line) * at_most(k, DEPTH), BLOCK / size);
     a + b + aside_len(m, n)
 }
 
-/// Panels of A.
-pub(super) const fn panels_len(rows: usize, terms: usize) -> usize {
-    rows.next_multiple_of(PANEL) * terms + SPILL
+/// A packed block of A: whole panels, or whole cache lines of rows.
+pub(super) const fn panels_len(rows: usize, terms: usize, size: usize) -> usize {
+    let (panels, lines) = (rows.next_multiple_of(PANEL), rows.next_multiple_of(64 / size));
+    (if panels > lines { panels } else { lines }) * terms + SPILL
 }
 
 /// Workspace for a strip of C whose columns are not adjacent: all rows of a block, up to 8 vectors.

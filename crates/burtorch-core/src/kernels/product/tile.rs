@@ -4,8 +4,8 @@
 //! are pointers with steps.
 
 use super::Finish;
-use super::plan::{Origin, PANEL};
-use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at};
+use super::plan::{Origin, PANEL, Side};
+use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at, prefetch_far_at};
 use crate::kernels::levels::Target;
 use crate::simd::array_of;
 
@@ -22,8 +22,10 @@ pub(super) struct Strip<E> {
     pub a_panel: isize,
     /// Whether rows of A are in panels: then a tile ends with one, or starts with one.
     pub packed: bool,
-    /// Whether a tile prefetches the rows of A of the next one.
+    /// Whether tiles prefetch what is read of A after them: see [`ask_ahead`].
     pub asks_ahead: bool,
+    /// The next block of A.
+    pub ahead: Side<E>,
     pub b: *const E,
     pub b_term: isize,
     /// Strips side by side.
@@ -58,7 +60,7 @@ pub(super) unsafe fn strip<E: KernelFloat, T: Target, const K: usize, const PART
             }
             4 => {
                 let i = if T::fits::<T::Register<E>>(24) { rows::<E, T, 6, 4, PART>(0, strip) } else { 0 };
-                let i = if T::fits::<T::Register<E>>(24) { rows::<E, T, 4, 4, PART>(i, strip) } else { i };
+                let i = if T::fits::<T::Register<E>>(24) { rows::<E, T, 3, 4, PART>(i, strip) } else { i };
                 let i = rows::<E, T, 2, 4, PART>(i, strip);
                 rows::<E, T, 1, 4, PART>(i, strip);
             }
@@ -97,6 +99,7 @@ unsafe fn rows<E: KernelFloat, T: Target, const R: usize, const K: usize, const 
             unsafe { tile::<T::Register<E>, T, R, K, PART>(i, &here) };
             here.b = here.b.wrapping_add(strip.b_next);
             here.c = here.c.wrapping_add(strip.c_next);
+            here.asks_ahead = false;
             if let Origin::Columns(bias) = &mut here.origin {
                 *bias = bias.wrapping_add(strip.c_next);
             }
@@ -127,26 +130,44 @@ unsafe fn tile<V: Pack, T: Target, const R: usize, const K: usize, const PART: b
                 }
             }
         }
-        if strip.asks_ahead {
-            for r in R..2 * R {
-                let row = strip.a.wrapping_offset((i + r) as isize * strip.a_row);
-                for p in (0..strip.depth).step_by(line::<V::Elem>()) {
-                    prefetch_at(row.wrapping_add(p));
-                }
+        let most = if strip.asks_ahead { line::<V::Elem>() } else { strip.depth };
+        let mut p = 0;
+        while p < strip.depth {
+            if strip.asks_ahead {
+                ask_ahead(i, p, &a, at, strip);
             }
-        }
-        for _ in 0..strip.depth {
-            let columns: [V; K] = array_of(|k| read::<V, PART>(b.add(k * V::LANES), mask));
-            for r in 0..R {
-                let factor = V::splat(*a[r].offset(at));
-                for k in 0..K {
-                    sums[r][k] = T::mul_add(factor, columns[k], sums[r][k]);
+            let terms = most.min(strip.depth - p);
+            for _ in 0..terms {
+                let columns: [V; K] = array_of(|k| read::<V, PART>(b.add(k * V::LANES), mask));
+                for r in 0..R {
+                    let factor = V::splat(*a[r].offset(at));
+                    for k in 0..K {
+                        sums[r][k] = T::mul_add(factor, columns[k], sums[r][k]);
+                    }
                 }
+                at += strip.a_term;
+                b = b.offset(strip.b_term);
             }
-            at += strip.a_term;
-            b = b.offset(strip.b_term);
+            p += terms;
         }
         end::<V, T, R, K, PART>(i, strip, mask, sums);
+    }
+}
+
+/// Prefetches for a tile of `R` rows from `i` on, before as many of its terms as a cache line holds, from `p` on: either
+/// these terms of the rows of the next tile, or, where A is packed, a term of the next block. A few lines at a time, as more
+/// would delay the reads of the tile itself. With a panel for each number in a line the tiles prefetch the whole block.
+#[inline(always)]
+fn ask_ahead<E: Copy, const R: usize>(i: usize, p: usize, a: &[*const E; R], at: isize, strip: &Strip<E>) {
+    if !strip.packed {
+        for row in a {
+            prefetch_at(row.wrapping_offset(at + R as isize * strip.a_row));
+        }
+    } else {
+        let term = strip.ahead.from(0, i / PANEL * strip.depth.div_ceil(line::<E>()) + p / line::<E>()).at;
+        for i in (0..strip.rows).step_by(line::<E>()) {
+            prefetch_far_at(term.wrapping_add(i));
+        }
     }
 }
 
