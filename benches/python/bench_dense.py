@@ -29,6 +29,7 @@ import burtorch as bt  # noqa: E402
 from burtorch.cli.reproduce.programs.cells import Cell, Sizes, gpt_cell, mlp_cell  # noqa: E402
 from burtorch.cli.reproduce.programs.peer import Peer  # noqa: E402
 
+# JAX 0.10 chooses kernels of products by the CPU, whatever `xla_cpu_max_isa` says: with AVX-512 it is not held to AVX2.
 HELD_TO_AVX2 = {
     "OPENBLAS_CORETYPE": "Haswell",
     "ATEN_CPU_CAPABILITY": "avx2",

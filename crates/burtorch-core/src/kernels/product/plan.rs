@@ -201,7 +201,7 @@ pub(super) const SPILL: usize = 8 - PANEL;
 const NARROW: usize = 512;
 /// Bytes of A below which a narrow product reads it in place: it stays in the second-level cache.
 const IN_PLACE: usize = 512 << 10;
-/// Terms in a block of a narrow product.
+/// Terms in a block of the widest narrow product, or where A is packed.
 const NARROW_DEPTH: usize = 64;
 
 /// Whether a product has few columns, like a dense layer of 64 samples: A is large beside B and C, and read once.
@@ -241,7 +241,9 @@ impl Plan {
             // As many panels as a cache line has numbers: see `tile`.
             let rows = if pack_a { PANEL * line::<E>() } else { ROWS };
             let columns = n.next_multiple_of(lanes);
-            return Self { pack_a, asks_ahead, pack_b, rows, columns, depth: NARROW_DEPTH };
+            // The fewer columns, the more terms in the same memory.
+            let depth = if pack_a { NARROW_DEPTH } else { (NARROW_DEPTH * NARROW / (n * size)).clamp(1, DEPTH) };
+            return Self { pack_a, asks_ahead, pack_b, rows, columns, depth };
         }
         if !neighbours || (m >= 24 && n * k * size > SMALL) {
             let columns = BLOCK / depth / size;
