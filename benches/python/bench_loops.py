@@ -21,6 +21,7 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
+import loops_of_others  # noqa: E402
 import numpy as np  # noqa: E402
 from record import least, timed, write_record  # noqa: E402
 
@@ -29,12 +30,20 @@ import burtorch as bt  # noqa: E402
 jax.config.update("jax_enable_x64", True)
 
 OURS = SimpleNamespace(
-    np=np, scan=bt.scan, while_loop=bt.while_loop, cond=bt.cond, grad=bt.grad, jvp=bt.jvp, logsumexp=bt.logsumexp
+    np=np,
+    scan=bt.scan,
+    while_loop=bt.while_loop,
+    fori_loop=bt.fori_loop,
+    cond=bt.cond,
+    grad=bt.grad,
+    jvp=bt.jvp,
+    logsumexp=bt.logsumexp,
 )
 THEIRS = SimpleNamespace(
     np=jnp,
     scan=jax.lax.scan,
     while_loop=jax.lax.while_loop,
+    fori_loop=jax.lax.fori_loop,
     cond=jax.lax.cond,
     grad=jax.grad,
     jvp=jax.jvp,
@@ -340,6 +349,8 @@ def saddle(m: Any) -> Case:
 
 SEARCHES["particle of GradBench, a loop in a loop in a loop"] = particle
 SEARCHES["saddle of GradBench, a descent in a descent"] = saddle
+CASES.update(loops_of_others.CASES)
+SEARCHES.update(loops_of_others.SEARCHES)
 
 
 def measured(make: Any, rounds: int) -> list[float]:
