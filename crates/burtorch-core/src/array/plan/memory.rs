@@ -5,7 +5,7 @@
 
 use std::any::Any;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 
 use super::super::instr::{Data, Shared};
 use super::draft::{Kept, Need};
@@ -90,6 +90,29 @@ pub(super) fn bank<T: Clone + ZeroBytes + 'static>(
     Ok(Bank { consts, buffers, stacks: no_stacks })
 }
 
+/// Free buffers: for each of their sizes, in ascending order, those of it. Programs have few sizes.
+#[derive(Default)]
+struct Free(Vec<(usize, Vec<usize>)>);
+
+impl Free {
+    fn give(&mut self, size: usize, buffer: usize) {
+        match self.0.binary_search_by_key(&size, |of| of.0) {
+            Ok(at) => self.0[at].1.push(buffer),
+            Err(at) => self.0.insert(at, (size, vec![buffer])),
+        }
+    }
+
+    /// The smallest one of at least this size, else the largest.
+    fn take(&mut self, size: usize) -> Option<usize> {
+        let at = self.0.partition_point(|of| of.0 < size).min(self.0.len().checked_sub(1)?);
+        let taken = self.0[at].1.pop();
+        if self.0[at].1.is_empty() {
+            self.0.remove(at);
+        }
+        taken
+    }
+}
+
 /// Buffers for needs: for each need that is read its buffer, and the sizes of the buffers of floats and of integers.
 ///
 /// In words: needs in the order of their first step; buffers whose last step has passed are free; the smallest free one that
@@ -102,8 +125,7 @@ pub(super) fn assigned(needs: &[Need]) -> (Vec<usize>, [Vec<usize>; 2]) {
     needs.iter().filter(|need| need.is_read).filter_map(|need| need.takes_over).for_each(|k| is_taken_over[k] = true);
     let mut buffers = vec![usize::MAX; needs.len()];
     let mut sizes = [Vec::new(), Vec::new()];
-    // The free ones by size.
-    let mut free: [BTreeSet<(usize, usize)>; 2] = Default::default();
+    let mut free: [Free; 2] = Default::default();
     // Those in use, as a heap with the one that ends first on top.
     let mut used: BinaryHeap<Reverse<(usize, usize, usize, usize)>> = BinaryHeap::new();
     for k in order {
@@ -115,7 +137,7 @@ pub(super) fn assigned(needs: &[Need]) -> (Vec<usize>, [Vec<usize>; 2]) {
             }
             used.pop();
             if !is_taken_over[owner] {
-                free[kind].insert((sizes[kind][buffer], buffer));
+                free[kind].give(sizes[kind][buffer], buffer);
             }
         }
         if let Some(before) = need.takes_over {
@@ -124,16 +146,10 @@ pub(super) fn assigned(needs: &[Need]) -> (Vec<usize>, [Vec<usize>; 2]) {
             continue;
         }
         let (sizes, free) = (&mut sizes[kind], &mut free[kind]);
-        let buffer = match free.range((need.len, 0)..).next().or(free.last()).copied() {
-            Some(found) => {
-                free.remove(&found);
-                found.1
-            }
-            None => {
-                sizes.push(0);
-                sizes.len() - 1
-            }
-        };
+        let buffer = free.take(need.len).unwrap_or_else(|| {
+            sizes.push(0);
+            sizes.len() - 1
+        });
         sizes[buffer] = sizes[buffer].max(need.len);
         buffers[k] = buffer;
         used.push(Reverse((need.last, kind, buffer, k)));
