@@ -233,28 +233,35 @@ def measured(make: Callable[[], Cell], rounds: int) -> dict[str, float]:
     return dict(zip(calls, least(list(calls.values()), rounds, VISIT_SECONDS), strict=True))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def compared(
+    doc: str, cells: dict[str, Callable[[], Cell]], what: tuple[str, str], unit: tuple[str, float, int]
+) -> None:
+    """Times the cells that the command line selects, and may record them. ``what`` is the name of the record and its
+    heading, ``unit`` that of the times, how many are a second, and digits.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--only", default="", help="cells whose title has this in it")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    lines = ["| microseconds | burtorch | rivals | of the best rival |", "|---|---|---|---|"]
+    lines = [f"| {unit[0]} | burtorch | rivals | of the best rival |", "|---|---|---|---|"]
     print("\n".join(lines))
-    for title, make in CELLS.items():
+    for title, make in cells.items():
         if options.only not in title:
             continue
-        found = {name: 1e6 * seconds for name, seconds in measured(make, options.rounds).items()}
+        found = {name: unit[1] * seconds for name, seconds in measured(make, options.rounds).items()}
         ours = found.pop("burtorch")
-        rivals = "; ".join(f"{name} {time:,.1f}" for name, time in found.items()) or "-"
+        rivals = "; ".join(f"{name} {time:,.{unit[2]}f}" for name, time in found.items()) or "-"
         ratio = f"{ours / min(found.values()):.2f}" if found else "-"
-        lines.append(f"| {title} | {ours:,.1f} | {rivals} | {ratio} |")
+        lines.append(f"| {title} | {ours:,.{unit[2]}f} | {rivals} | {ratio} |")
         print(lines[-1], flush=True)
     if options.record:
-        heading = f"# Derivatives of arrays and sparse derivatives, one core\n\nburtorch {bt.__version__}"
-        how = f"minima of {options.rounds} rounds in turns, by `python bench_arrays.py --record`"
-        write_record("arrays", f"{heading}; {how}.\n\n" + "\n".join(lines) + "\n")
+        heading = f"# {what[1]}\n\nburtorch {bt.__version__}"
+        how = f"minima of {options.rounds} rounds in turns, by `python bench_{what[0]}.py --record`"
+        write_record(what[0], f"{heading}; {how}.\n\n" + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    assert __doc__ is not None
+    heading = "Derivatives of arrays and sparse derivatives, one core"
+    compared(__doc__, CELLS, ("arrays", heading), ("microseconds", 1e6, 1))

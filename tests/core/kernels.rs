@@ -9,6 +9,7 @@ mod chosen_rows;
 mod elementwise;
 mod largest;
 mod layer_norm;
+mod max_shifted;
 mod optim;
 mod paired;
 mod product;

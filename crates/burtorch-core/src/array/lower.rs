@@ -27,6 +27,12 @@ pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
     let program = copied(&program, |b, at, operands| {
         let instr = &program.instrs()[at];
         let lowered = match instr.op {
+            ArrayOp::Reduce(Reduce::LogSumExp | Reduce::Norm2, axes) if is_whole(b.dims(operands[0]), axes) => {
+                return b.push_all(instr.op.clone(), operands);
+            }
+            ArrayOp::ReducePull(Reduce::LogSumExp | Reduce::Norm2, axes) if is_whole(b.dims(operands[1]), axes) => {
+                return b.push_all(instr.op.clone(), operands);
+            }
             ArrayOp::Reduce(Reduce::LogSumExp, axes) => b.log_sum_exp(operands[0], axes),
             ArrayOp::Reduce(Reduce::Norm2, axes) => b.norm2(operands[0], axes, pulled.contains(&instr.operands[0])),
             ArrayOp::ReducePull(Reduce::Sum, axes) => b.over(operands[0], b.dims(operands[1]), axes),
@@ -81,9 +87,8 @@ impl ArrayBuilder {
         let top = self.top_of(x, axes)?;
         let above = self.over(top, self.dims(x), axes)?;
         let is_top = self.is(Comparison::Equal, x, above)?;
-        let gap = self.row(Op::Sub, &[x, above])?;
-        let share = self.row(Op::Exp, &[gap])?;
         let zero = self.number(0.0, x)?;
+        let share = self.exponentials(x, above, is_top)?;
         let others = self.choose(is_top, zero, share)?;
         let rest = self.sum_over(others, axes)?;
         // The largest contributes exactly 1.
@@ -109,15 +114,21 @@ impl ArrayBuilder {
         let dims = self.dims(x);
         let top = self.top_of(x, axes)?;
         let above = self.over(top, dims, axes)?;
+        let is_top = self.is(Comparison::Equal, x, above)?;
+        let share = self.exponentials(x, above, is_top)?;
+        let total = self.sum_over(share, axes)?;
+        let inverse = self.row(Op::Inv, &[total])?;
+        let inverse = self.over(inverse, dims, axes)?;
+        self.row(Op::Mul, &[share, inverse])
+    }
+
+    /// Those of numbers less the largest.
+    fn exponentials(&mut self, x: ValueId, above: ValueId, is_top: ValueId) -> Result<ValueId> {
         let gap = self.row(Op::Sub, &[x, above])?;
         let zero = self.number(0.0, x)?;
         // The gap of two equal infinities is no number.
-        let is_top = self.is(Comparison::Equal, x, above)?;
         let below = self.choose(is_top, zero, gap)?;
-        let share = self.row(Op::Exp, &[below])?;
-        let total = self.sum_over(share, axes)?;
-        let total = self.over(total, dims, axes)?;
-        self.row(Op::Div, &[share, total])
+        self.row(Op::Exp, &[below])
     }
 
     /// Numbers that are not beyond the extreme equal it, or it is NaN. All but the choice is computed once for each extreme.
@@ -192,8 +203,9 @@ impl ArrayBuilder {
         let dims = self.dims(*x);
         let [top, _, scaled] = self.scaled(*x, axes, true)?;
         let length = self.length(scaled, axes)?;
-        let length = self.over(length, dims, axes)?;
-        let share = self.row(Op::Div, &[scaled, length])?;
+        let inverse = self.row(Op::Inv, &[length])?;
+        let inverse = self.over(inverse, dims, axes)?;
+        let share = self.row(Op::Mul, &[scaled, inverse])?;
         let g = self.over(*g, dims, axes)?;
         let c = self.adjoint_product(g, share)?;
         // All are 0 at the origin, whatever the adjoint is.
@@ -241,6 +253,14 @@ fn is_in_rows(dims: Dims, axes: Axes) -> bool {
     let first = dims.rank() - axes.len();
     let n: usize = dims[first..].iter().product();
     axes.iter().all(|axis| axis >= first) && n >= slices::SHORT
+}
+
+/// Numbers of a row from which on it is worth a kernel that does all of a reduction.
+const WHOLE: usize = 64;
+
+/// Whether a reduction over these axes is done by a kernel for each row.
+fn is_whole(dims: Dims, axes: Axes) -> bool {
+    is_in_rows(dims, axes) && dims[dims.rank() - axes.len()..].iter().product::<usize>() >= WHOLE
 }
 
 /// Whether axes have no other between them.

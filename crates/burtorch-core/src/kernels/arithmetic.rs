@@ -5,6 +5,7 @@
 
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, leveled};
+use super::max_shifted::extreme_shares_at;
 use crate::simd::{Real, Truth};
 
 leveled! {
@@ -211,46 +212,76 @@ in_place! {
     smaller_to_at |x, total| smaller(total, x);
 }
 
-/// Eight running results in one vector; the rest is combined number by number. If the order of operations cannot affect
-/// the bits, four vectors are used (`from` is a neutral number), because each operation waits for the previous one: the
-/// maximum of numbers in cache takes a third of the time.
-macro_rules! of_eight {
-    ($($name:ident from $start:expr, $step:literal at a time: |$x:ident, $total:ident| $z:expr;)*) => {$(
+#[inline(always)]
+fn add_to_eight_at<E: KernelFloat, T: Target>(x: &[E], sums: &mut [E]) {
+    assert_eq!(sums.len(), 8, "eight running results are expected");
+    let (eights, rest) = x.as_chunks::<8>();
+    // SAFETY: all have eight numbers.
+    unsafe {
+        let add = |sum: E::V<8>, x: &[E; 8]| sum + E::V::<8>::read(x, 0);
+        eights.iter().fold(E::V::<8>::read(sums, 0), add).write(sums, 0);
+    }
+    rest.iter().zip(sums).for_each(|(&x, sum)| *sum = *sum + x);
+}
+
+/// The extremes of eights, from `first` and otherwise from `start`. The order cannot affect the bits, so four vectors are used,
+/// because each operation waits for the previous one: the maximum of numbers in cache takes a third of the time.
+#[inline(always)]
+fn folded<E: KernelFloat>(
+    eights: &[[E; 8]],
+    first: E::V<8>,
+    start: f64,
+    mut next: impl FnMut(E::V<8>, E::V<8>) -> E::V<8>,
+    join: impl Fn(E::V<8>, E::V<8>) -> E::V<8>,
+) -> E::V<8> {
+    let start = E::V::<8>::of(start);
+    let mut all = [first, start, start, start];
+    let (fours, rest) = eights.as_chunks::<4>();
+    for four in fours {
+        for (total, x) in all.iter_mut().zip(four) {
+            // SAFETY: `x` has eight numbers.
+            *total = next(*total, unsafe { E::V::<8>::read(x, 0) });
+        }
+    }
+    for x in rest {
+        // SAFETY: as above.
+        all[0] = next(all[0], unsafe { E::V::<8>::read(x, 0) });
+    }
+    let [first, rest @ ..] = all;
+    rest.into_iter().fold(first, join)
+}
+
+/// Departure from the exact comparison of each number: one instruction of the CPU, which passes over NaN and the signs of zeros;
+/// if there is a NaN, or an extreme is 0, all is done again.
+macro_rules! extremes_of_eight {
+    ($($name:ident from $start:expr, $beats:ident, $exact:ident;)*) => {$(
         #[inline(always)]
-        fn $name<E: KernelFloat, T: Target>(x: &[E], totals: &mut [E]) {
-            assert_eq!(totals.len(), 8, "eight running results are expected");
-            let whole = x.len() / 8 * 8;
-            let next = |$total: E::V<8>, $x: E::V<8>| $z;
-            // SAFETY: `totals` has eight numbers, and `at + 8 <= whole`, at most the length of `x`.
-            unsafe {
-                let mut all = [E::V::<8>::of($start); $step];
-                all[0] = E::V::<8>::read(totals, 0);
-                let mut at = 0;
-                while at + 8 * $step <= whole {
-                    for (k, total) in all.iter_mut().enumerate() {
-                        *total = next(*total, E::V::<8>::read(x, at + 8 * k));
-                    }
-                    at += 8 * $step;
-                }
-                while at < whole {
-                    all[0] = next(all[0], E::V::<8>::read(x, at));
-                    at += 8;
-                }
-                let [first, rest @ ..] = all;
-                rest.into_iter().fold(first, next).write(totals, 0);
+        fn $name<E: KernelFloat, T: Target>(x: &[E], tops: &mut [E]) {
+            assert_eq!(tops.len(), 8, "eight running results are expected");
+            let (eights, rest) = x.as_chunks::<8>();
+            // SAFETY: `tops` has eight numbers.
+            let first = unsafe { E::V::<8>::read(tops, 0) };
+            let mut is_nan = first.is_nan();
+            let quick = |top: E::V<8>, x: E::V<8>| {
+                is_nan = is_nan | x.is_nan();
+                E::V::<8>::select(x.$beats(top), x, top)
+            };
+            let mut found = folded::<E>(eights, first, $start, quick, $exact::<E::V<8>>);
+            if (is_nan | found.is_eq(E::V::<8>::of(0.0))).any() {
+                found = folded::<E>(eights, first, $start, $exact::<E::V<8>>, $exact::<E::V<8>>);
             }
-            for (&x, total) in x[whole..].iter().zip(totals) {
-                let ($x, $total) = (E::V::<1>::splat(x), E::V::<1>::splat(*total));
-                *total = $z.lane(0);
+            // SAFETY: as above.
+            unsafe { found.write(tops, 0) };
+            for (&x, top) in rest.iter().zip(tops) {
+                *top = $exact(E::V::<1>::splat(*top), E::V::<1>::splat(x)).lane(0);
             }
         }
     )*};
 }
 
-of_eight! {
-    add_to_eight_at from -0.0, 1 at a time: |x, total| total + x;
-    larger_of_eight_at from f64::NEG_INFINITY, 4 at a time: |x, total| larger(total, x);
-    smaller_of_eight_at from f64::INFINITY, 4 at a time: |x, total| smaller(total, x);
+extremes_of_eight! {
+    larger_of_eight_at from f64::NEG_INFINITY, is_gt, larger;
+    smaller_of_eight_at from f64::INFINITY, is_lt, smaller;
 }
 
 /// Many short rows in one call: 16 numbers cost as much as one call for a single row.
@@ -275,18 +306,8 @@ fn sums_of_rows_at<E: KernelFloat, T: Target>(x: &[E], n: usize, sums: &mut [E])
 fn shares_of_extremes_at<E: KernelFloat, T: Target>(g: &[E], x: &[E], y: &[E], z: &mut [E]) {
     assert_eq!((x.len(), g.len()), (z.len(), y.len()), "kernel operands differ in length");
     let n = (z.len() / g.len().max(1)).max(1);
-    let (zero, one) = (E::default(), <E as Real>::of(1.0));
     for ((x, z), (&g, &y)) in x.chunks_exact(n).zip(z.chunks_exact_mut(n)).zip(g.iter().zip(y)) {
-        let is_missing = g == zero && one.copysign(g) < zero;
-        if is_missing || y.partial_cmp(&y).is_none() {
-            z.fill(if is_missing { g } else { y });
-            continue;
-        }
-        let count: usize = x.iter().map(|&x| usize::from(x == y)).sum();
-        let share = g / <E as Real>::of(count as f64) + zero;
-        for (z, &x) in z.iter_mut().zip(x) {
-            *z = if x == y { share } else { -zero };
-        }
+        extreme_shares_at::<E, T>(g, x, y, -E::default(), z);
     }
 }
 

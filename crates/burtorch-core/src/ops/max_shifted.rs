@@ -9,22 +9,44 @@ use super::map::map_forward;
 use super::sums::{each, is_narrow, sum_apart, sum_by};
 use super::{BinaryOp, Max, Min, Op};
 use crate::interrupt::pieces;
+use crate::kernels::row_kernels;
 use crate::scalar::{DType, Float, RowMath, Scalar};
 
 /// The largest operand; NaN if any is NaN.
 #[inline(never)]
 pub(super) fn largest<S: Scalar>(xs: &[S]) -> S::Compute {
-    xs[1..].iter().fold(xs[0].widen(), |top, x| Max::forward(top, x.widen()))
+    match row_kernels::<S>(xs.len()) {
+        Some(kernels) => of_eight(kernels.larger_of_eight, f64::NEG_INFINITY, Max::forward, xs),
+        None => xs[1..].iter().fold(xs[0].widen(), |top, x| Max::forward(top, x.widen())),
+    }
 }
 
 /// The smallest operand; NaN if any is NaN.
 #[inline(never)]
 pub(super) fn smallest<S: Scalar>(xs: &[S]) -> S::Compute {
-    xs[1..].iter().fold(xs[0].widen(), |low, x| Min::forward(low, x.widen()))
+    match row_kernels::<S>(xs.len()) {
+        Some(kernels) => of_eight(kernels.smaller_of_eight, f64::INFINITY, Min::forward, xs),
+        None => xs[1..].iter().fold(xs[0].widen(), |low, x| Min::forward(low, x.widen())),
+    }
+}
+
+/// The extreme of the eight that a kernel finds.
+fn of_eight<S: Scalar>(
+    kernel: fn(&[S], &mut [S]),
+    start: f64,
+    two: fn(S::Compute, S::Compute) -> S::Compute,
+    xs: &[S],
+) -> S::Compute {
+    let mut tops = [S::lit(start); 8];
+    kernel(xs, &mut tops);
+    tops[1..].iter().fold(tops[0].widen(), |top, x| two(top, x.widen()))
 }
 
 /// The contribution of the adjoint of the extreme `y`: equal shares for all operands that attain it, 0 for the others.
 pub(super) fn pull_extreme<S: Scalar>(g: S::Compute, y: S::Compute, xs: &[S], out: &mut [S]) {
+    if let Some(kernels) = row_kernels::<S>(xs.len()) {
+        return (kernels.extreme_shares)(S::narrow(g), xs, S::narrow(y), S::lit(0.0), out);
+    }
     let share = g / count_equal(xs, y);
     each(xs, out, |x| choose(y.nan_mask(), y, choose(x.equal(y), share, S::Compute::lit(0.0))));
 }
@@ -66,15 +88,22 @@ fn sum_of_exponentials<S: Scalar>(xs: &[S], top: S::Compute) -> S::Compute {
 
 /// `log(sum exp x_i)`.
 pub(super) fn log_sum_exp<S: Scalar>(xs: &[S]) -> S::Compute {
+    if let Some(kernels) = row_kernels::<S>(xs.len()) {
+        return (kernels.log_sum_exp)(xs, &mut [])[0].widen();
+    }
     let top = largest(xs);
     top + log_sum_shifted(xs, top)
 }
 
 /// Writes `g softmax(x)_i`.
 pub(super) fn pull_log_sum_exp<S: Scalar>(g: S::Compute, xs: &[S], out: &mut [S]) {
+    if let Some(kernels) = row_kernels::<S>(xs.len()) {
+        let [_, share] = (kernels.log_sum_exp)(xs, out).map(Scalar::widen);
+        return out.iter_mut().for_each(|o| *o = S::narrow(g * (o.widen() * share)));
+    }
     let top = largest(xs);
-    let total = sum_of_exponentials(xs, top);
-    each(xs, out, |x| g * (below(x, top).exp() / total));
+    let share = S::Compute::lit(1.0) / sum_of_exponentials(xs, top);
+    each(xs, out, |x| g * (below(x, top).exp() * share));
 }
 
 /// Writes `exp(x_i) / sum exp(x)` (for [`Op::Softmax`]) or its logarithm. `room` has the length of the operands.
@@ -156,6 +185,9 @@ impl<C: Scalar<Compute = C>> Scaling<C> {
 
 /// `sqrt(sum x_i^2)`.
 pub(super) fn norm2<S: Scalar>(xs: &[S]) -> S::Compute {
+    if let Some(kernels) = row_kernels::<S>(xs.len()) {
+        return (kernels.norm2)(xs).widen();
+    }
     let scaling = Scaling::of(xs);
     let length = scaling.length(xs) / scaling.factor;
     choose(scaling.top.equal(S::Compute::lit(f64::INFINITY)), scaling.top, length)
@@ -163,8 +195,11 @@ pub(super) fn norm2<S: Scalar>(xs: &[S]) -> S::Compute {
 
 /// Writes `g x_i / |x|`; 0 for all at the origin.
 pub(super) fn pull_norm2<S: Scalar>(g: S::Compute, xs: &[S], out: &mut [S]) {
+    if let Some(kernels) = row_kernels::<S>(xs.len()) {
+        return (kernels.norm2_shares)(S::narrow(g), xs, (kernels.norm2)(xs), out);
+    }
     let scaling = Scaling::of(xs);
-    let length = scaling.length(xs);
+    let share = S::Compute::lit(1.0) / scaling.length(xs);
     let zero = S::Compute::lit(0.0);
-    each(xs, out, |x| choose(scaling.top.equal(zero), zero, g * (scaling.apply(x) / length)));
+    each(xs, out, |x| choose(scaling.top.equal(zero), zero, g * (scaling.apply(x) * share)));
 }

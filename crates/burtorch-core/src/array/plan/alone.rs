@@ -37,8 +37,9 @@ pub(super) struct Alone<E> {
     op: ArrayOp,
     of: Vec<Operand>,
     ty: Type,
-    /// The result's buffer, which holds the first operand already if that is changed in place.
+    /// The result's buffer, which holds the first operand already if that is changed in place, and how many numbers are written there.
     to: usize,
+    len: usize,
     is_in_place: bool,
     product: Option<Product<E>>,
     at: Option<Walk>,
@@ -64,10 +65,17 @@ impl<E: ArrayFloat> Alone<E> {
             ArrayOp::Convert(_) | ArrayOp::Row(_) | ArrayOp::Compare(_) | ArrayOp::Select => {
                 (if of.iter().all(is_int) { 0 } else { largest }, if of.iter().any(is_int) { largest } else { 0 })
             }
+            // The exponentials of a row.
+            ArrayOp::ReducePull(Reduce::LogSumExp, _) if of.len() == 3 => (of[1].size() / of[0].size().max(1), 0),
             _ => (0, 0),
         };
         let (floats, ints) = (room(floats)?, [room(ints)?, room(ints)?]);
-        Ok(Alone { op, of, ty, to, is_in_place, product, at, floats, ints })
+        Ok(Alone { op, of, ty, to, len: ty.dims.size(), is_in_place, product, at, floats, ints })
+    }
+
+    /// The same with so many numbers written: the result, and what other steps take besides.
+    pub(super) fn writing(self, len: usize) -> Self {
+        Alone { len, ..self }
     }
 
     pub(super) fn op(&self) -> &ArrayOp {
@@ -83,9 +91,9 @@ impl<E: ArrayFloat> Alone<E> {
         self.to
     }
 
-    /// Numbers of the result.
+    /// Numbers that it writes.
     pub(super) fn size(&self) -> usize {
-        self.ty.dims.size()
+        self.len
     }
 
     pub(super) fn is_of_ints(&self) -> bool {
@@ -125,7 +133,7 @@ impl<E: ArrayFloat> Alone<E> {
             return done;
         }
         let mut to = std::mem::take(&mut floats.buffers[self.to]);
-        let done = self.run_floats(floats, ints, given, given_ints, &mut to[..self.ty.dims.size()]);
+        let done = self.run_floats(floats, ints, given, given_ints, &mut to[..self.len]);
         floats.buffers[self.to] = to;
         done
     }
@@ -200,6 +208,25 @@ impl<E: ArrayFloat> Alone<E> {
             }
             ArrayOp::ReducePull(Reduce::Max | Reduce::Min, _) => {
                 kernels::shares_of_extremes(whole(0), whole(1), whole(2), to);
+            }
+            ArrayOp::Reduce(kind, _) => whole_rows(*kind, whole(0), self.ty.dims.size(), to),
+            ArrayOp::ReducePull(Reduce::LogSumExp, _) if of.len() == 4 => {
+                let (inverses, e) = whole(3).split_at(of[0].size());
+                let n = (e.len() / inverses.len().max(1)).max(1);
+                let rows = whole(0).iter().zip(inverses).zip(e.chunks_exact(n).zip(to.chunks_exact_mut(n)));
+                rows.for_each(|((&g, &s), (e, to))| kernels::log_sum_exp_shares(g, e, s, to));
+            }
+            ArrayOp::ReducePull(kind, _) => {
+                let n = (to.len() / of[0].size().max(1)).max(1);
+                let rows = whole(0).iter().zip(whole(2)).zip(whole(1).chunks_exact(n).zip(to.chunks_exact_mut(n)));
+                for ((&g, &y), (x, to)) in rows {
+                    if *kind == Reduce::Norm2 {
+                        kernels::norm2_shares(g, x, y, to);
+                    } else {
+                        let [_, s] = kernels::log_sum_exp(x, &mut self.floats);
+                        kernels::log_sum_exp_shares(g, &self.floats, s, to);
+                    }
+                }
             }
             ArrayOp::Dot(_) => {
                 let Some(product) = &mut self.product else { return Ok(()) };
@@ -301,6 +328,23 @@ impl<E: ArrayFloat> Alone<E> {
 fn no_step(op: &ArrayOp) -> Error {
     let found = format!("{op:?}");
     Error::BadArgument { what: "instruction", expected: "one that plans run".into(), found }
+}
+
+/// Norms of rows, or logarithms of sums of exponentials; where there is more room, the inverses of these sums and the exponentials.
+fn whole_rows<E: ArrayFloat>(kind: Reduce, x: &[E], rows: usize, to: &mut [E]) {
+    let n = (x.len() / rows.max(1)).max(1);
+    let (values, more) = to.split_at_mut(rows);
+    let (inverses, e) = more.split_at_mut(rows.min(more.len()));
+    for (k, (x, value)) in x.chunks_exact(n).zip(values).enumerate() {
+        if kind == Reduce::Norm2 {
+            *value = kernels::norm2(x);
+            continue;
+        }
+        let e = if e.is_empty() { &mut [] } else { &mut e[k * n..(k + 1) * n] };
+        let [log, inverse] = kernels::log_sum_exp(x, e);
+        *value = log;
+        inverses.get_mut(k).into_iter().for_each(|to| *to = inverse);
+    }
 }
 
 /// Adds contributions to the numbers that lie on a way, from `start` on. One that is unreached, -0.0, changes no sum.

@@ -190,6 +190,7 @@ impl<'p> Drafts<'p> {
             }
             ArrayOp::Accumulate if self.outer.contains_key(&instr.operands[1]) => self.onto(at),
             _ if is_elementwise(program, at) => self.join(at, ty.dims, true),
+            ArrayOp::Reduce(Reduce::LogSumExp | Reduce::Norm2, _) => self.alone(at),
             ArrayOp::Reduce(..) if ty.element == Element::Float => {
                 self.join(at, program.type_of(instr.operands[0]).dims, false);
             }
@@ -365,12 +366,17 @@ impl<'p> Drafts<'p> {
             let place = self.place_of(v);
             of.push(if walks || place.is_contiguous() { place } else { self.contiguous(v, place) });
         }
+        of.extend(self.shares_of(at));
         let step = self.steps.len();
         of.iter().for_each(|&place| self.read(place, step));
         self.steps.push(Draft::Alone { at, of });
         for (k, v) in program.results(at).enumerate() {
             self.written(v);
             self.needs[v.at()].is_read = true;
+            if self.is_pulled(at) {
+                self.needs[v.at()].len +=
+                    program.type_of(v).dims.size() + program.type_of(instr.operands[0]).dims.size();
+            }
             if let ArrayOp::Loop(of) = &instr.op
                 && (of.carries..of.body.0.outputs().len()).contains(&k)
                 && !matches!(of.length, Length::Fixed(_))
@@ -378,6 +384,29 @@ impl<'p> Drafts<'p> {
                 self.stacks.insert(v, self.stacks.len());
             }
         }
+    }
+
+    /// Whether the logarithm of a sum of exponentials leaves those, behind its value, for its contributions.
+    fn is_pulled(&self, at: usize) -> bool {
+        let ArrayInstr { op: ArrayOp::Reduce(Reduce::LogSumExp, axes), operands, result, .. } =
+            &self.program.instrs()[at]
+        else {
+            return false;
+        };
+        let pull = ArrayOp::ReducePull(Reduce::LogSumExp, *axes);
+        self.program.instrs()[at..].iter().any(|i| i.op == pull && i.operands[1..] == [operands[0], *result])
+    }
+
+    /// Where those lie that contributions are made of, behind the inverses of their sums.
+    fn shares_of(&self, at: usize) -> Option<Place> {
+        let program = self.program;
+        let instr = &program.instrs()[at];
+        let ArrayOp::ReducePull(Reduce::LogSumExp, axes) = instr.op else { return None };
+        let z = program.instr_of(instr.operands[2]);
+        let is_its = z.op == ArrayOp::Reduce(Reduce::LogSumExp, axes) && z.operands[0] == instr.operands[1];
+        let (rows, n) = (program.type_of(z.result).dims.size(), program.type_of(instr.operands[1]).dims.size());
+        let dims = Dims::new(&[rows + n]).ok()?;
+        is_its.then_some(Place::whole(Source::Buffer(z.result.at()), rows, dims))
     }
 
     /// A copy of a value in C order, which later instructions take too.

@@ -73,17 +73,49 @@ pub(super) fn reduce(kind: Reduce, along: Along, x: &[i64], to: &mut [i64]) {
 
 /// The first largest of each row, or the first smallest; the first that is not a number counts as both.
 pub(super) fn arg_extreme<T: Copy + PartialOrd>(along: Along, largest: bool, x: &[T], to: &mut [i64]) {
-    for (first, to) in along.rows().zip(to) {
-        let at = |k: usize| x[first + k * along.inner];
-        let is_nan = |x: T| x.partial_cmp(&x).is_none();
-        let mut best = 0;
-        for k in 1..along.n {
-            let is_further = if largest { at(k) > at(best) } else { at(k) < at(best) };
-            if !is_nan(at(best)) && (is_further || is_nan(at(k))) {
-                best = k;
+    let is_nan = |x: T| x.partial_cmp(&x).is_none();
+    if largest {
+        first_best(along, x, to, |x, best| (x > best) | is_nan(x) & !is_nan(best));
+    } else {
+        first_best(along, x, to, |x, best| (x < best) | is_nan(x) & !is_nan(best));
+    }
+}
+
+/// Numbers that are compared with the best so far without a branch between them.
+const TOGETHER: usize = 64;
+
+/// Where the first number of each row is that no later one beats. Departures from a branch for each number: some neighbours of a row are
+/// first asked whether any of them beats the best one, which few do; neighbouring columns keep their best numbers side by side.
+fn first_best<T: Copy + PartialOrd>(along: Along, x: &[T], to: &mut [i64], beats: impl Fn(T, T) -> bool) {
+    let Along { n, inner, .. } = along;
+    if inner == 1 {
+        for (row, to) in x.chunks_exact(n.max(1)).zip(to) {
+            let mut best = 0;
+            for (part, first) in row.chunks(TOGETHER).zip((0..).step_by(TOGETHER)) {
+                let so_far = row[best];
+                if part.iter().fold(false, |any, &x| any | beats(x, so_far)) {
+                    let later = part.iter().enumerate();
+                    best = later.fold(best, |best, (k, &x)| if beats(x, row[best]) { first + k } else { best });
+                }
+            }
+            *to = best as i64;
+        }
+        return;
+    }
+    for (table, to) in x.chunks_exact((n * inner).max(1)).zip(to.chunks_exact_mut(inner.max(1))) {
+        for (to, start) in to.chunks_mut(TOGETHER).zip((0..).step_by(TOGETHER)) {
+            let mut best = [table[start]; TOGETHER];
+            best[..to.len()].copy_from_slice(&table[start..start + to.len()]);
+            to.fill(0);
+            for k in 1..n {
+                let row = &table[k * inner + start..][..to.len()];
+                for ((to, best), &x) in to.iter_mut().zip(&mut best).zip(row) {
+                    let is_better = beats(x, *best);
+                    *to = if is_better { k as i64 } else { *to };
+                    *best = if is_better { x } else { *best };
+                }
             }
         }
-        *to = best as i64;
     }
 }
 

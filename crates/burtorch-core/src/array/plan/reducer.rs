@@ -196,29 +196,46 @@ const NARROW: usize = 8;
 /// Rows of `n` times `inner` numbers, each from the first to the last.
 fn short_rows<E: ArrayFloat>(kind: Reduce, x: &[E], shape: (usize, usize), to: &mut [E]) {
     match kind {
-        Reduce::Prod => by_length(x, shape, to, |total, x| total * x),
-        Reduce::Max => by_length(x, shape, to, Max::forward),
-        Reduce::Min => by_length(x, shape, to, Min::forward),
-        _ => by_length(x, shape, to, |total, x| total + x),
+        Reduce::Prod => by_length(x, shape, to, folded::<E>(|total, x| total * x), |total, x| total * x),
+        Reduce::Max => by_length(x, shape, to, extreme::<E>(|x, top| x > top, Max::forward), Max::forward),
+        Reduce::Min => by_length(x, shape, to, extreme::<E>(|x, top| x < top, Min::forward), Min::forward),
+        _ => by_length(x, shape, to, folded::<E>(|total, x| total + x), |total, x| total + x),
     }
 }
 
-fn by_length<E: ArrayFloat>(x: &[E], (n, inner): (usize, usize), to: &mut [E], one: impl Fn(E, E) -> E) {
-    fn rows<E: ArrayFloat, const N: usize>(x: &[E], to: &mut [E], one: impl Fn(E, E) -> E) {
-        for (row, to) in x.as_chunks::<N>().0.iter().zip(to) {
-            *to = row[1..].iter().fold(row[0], |total, &x| one(total, x));
+/// A row from the first to the last.
+fn folded<E: ArrayFloat>(one: impl Fn(E, E) -> E + Copy) -> impl Fn(&[E]) -> E {
+    move |row| row[1..].iter().fold(row[0], |total, &x| one(total, x))
+}
+
+/// The same for extremes. Departure: a comparison passes over NaN and the signs of zeros; where there may be some, `one` decides.
+fn extreme<E: ArrayFloat>(beats: impl Fn(E, E) -> bool, one: impl Fn(E, E) -> E + Copy) -> impl Fn(&[E]) -> E {
+    move |row| {
+        let (mut top, mut is_number) = (row[0], true);
+        for &x in row {
+            is_number &= x.partial_cmp(&x).is_some();
+            top = if beats(x, top) { x } else { top };
         }
+        if is_number && top != <E as Real>::of(0.0) { top } else { folded(one)(row) }
+    }
+}
+
+fn by_length<E: ArrayFloat>(
+    x: &[E],
+    (n, inner): (usize, usize),
+    to: &mut [E],
+    of_row: impl Fn(&[E]) -> E,
+    one: impl Fn(E, E) -> E,
+) {
+    fn rows<E: ArrayFloat, const N: usize>(x: &[E], to: &mut [E], of_row: impl Fn(&[E]) -> E) {
+        x.as_chunks::<N>().0.iter().zip(to).for_each(|(row, to)| *to = of_row(row));
     }
     match (n, inner) {
         (1, _) => to.copy_from_slice(x),
-        (2, 1) => rows::<E, 2>(x, to, one),
-        (3, 1) => rows::<E, 3>(x, to, one),
-        (4, 1) => rows::<E, 4>(x, to, one),
-        (_, 1) => {
-            for (row, to) in x.chunks_exact(n).zip(to) {
-                *to = row[1..].iter().fold(row[0], |total, &x| one(total, x));
-            }
-        }
+        (2, 1) => rows::<E, 2>(x, to, of_row),
+        (3, 1) => rows::<E, 3>(x, to, of_row),
+        (4, 1) => rows::<E, 4>(x, to, of_row),
+        (_, 1) => x.chunks_exact(n).zip(to).for_each(|(row, to)| *to = of_row(row)),
         _ => {
             for (row, to) in x.chunks_exact(n * inner).zip(to.chunks_exact_mut(inner)) {
                 to.copy_from_slice(&row[..inner]);

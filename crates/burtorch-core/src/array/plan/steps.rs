@@ -62,8 +62,8 @@ pub(super) fn steps<E: ArrayFloat>(
             }
             Draft::Alone { at, of } => {
                 let instr = &program.instrs()[at];
-                let of: Vec<_> =
-                    of.iter().zip(&instr.operands).map(|(&p, &v)| placed(p, program.type_of(v).element)).collect();
+                let element = |k: usize| instr.operands.get(k).map_or(Element::Float, |&v| program.type_of(v).element);
+                let of: Vec<_> = of.iter().enumerate().map(|(k, &p)| placed(p, element(k))).collect();
                 match &instr.op {
                     ArrayOp::Loop(l) => {
                         let (operands, stacks) = (&instr.operands, &drafts.stacks);
@@ -107,8 +107,9 @@ pub(super) fn steps<E: ArrayFloat>(
                     continue;
                 }
                 let (v, ty) = (instr.result, program.type_of(instr.result));
-                let is_in_place = drafts.needs[v.at()].takes_over.is_some();
-                Step::Alone(Box::new(Alone::new(instr.op.clone(), of, ty, buffers[v.at()], is_in_place)?))
+                let need = &drafts.needs[v.at()];
+                let (to, is_in_place) = (buffers[v.at()], need.takes_over.is_some());
+                Step::Alone(Box::new(Alone::new(instr.op.clone(), of, ty, to, is_in_place)?.writing(need.len)))
             }
         });
     }
