@@ -5,7 +5,6 @@
 
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, leveled};
-use super::max_shifted::extreme_shares_at;
 use crate::simd::{Real, Truth};
 
 leveled! {
@@ -58,6 +57,9 @@ leveled! {
     pub fn add_to_eight<E>(x: &[E], sums: &mut [E]) = add_to_eight_at;
     /// The sums of rows of `n` numbers, each as [`add_to_eight`] and the eight as one tree.
     pub fn sums_of_rows<E>(x: &[E], n: usize, sums: &mut [E]) = sums_of_rows_at;
+    /// The contributions of an adjoint `g` of the extreme `y` of x: numbers equal to it share it, the others get `lost`; all are
+    /// NaN if the extreme is, and `g` if that is unreached.
+    pub fn extreme_shares<E>(g: E, x: &[E], y: E, lost: E, to: &mut [E]) = extreme_shares_at;
     /// The contributions to rows of an adjoint `g` of each row's extreme `y`: numbers equal to it share it, the others
     /// are unreached; all are NaN if the extreme is.
     pub fn shares_of_extremes<E>(g: &[E], x: &[E], y: &[E], z: &mut [E]) = shares_of_extremes_at;
@@ -299,6 +301,25 @@ fn sums_of_rows_at<E: KernelFloat, T: Target>(x: &[E], n: usize, sums: &mut [E])
         }
         // The padding is -0.0, which does not change a sum.
         *sum = (total + E::V::<8>::read_or(&row[whole..], -E::default())).tree_sum();
+    }
+}
+
+#[inline(always)]
+pub(super) fn is_unreached<E: KernelFloat>(g: E) -> bool {
+    unreached(E::V::<1>::splat(g)).any()
+}
+
+/// Departure from one loop: numbers are counted before they are written, so most are compared with nothing else in between.
+#[inline(always)]
+fn extreme_shares_at<E: KernelFloat, T: Target>(g: E, x: &[E], y: E, lost: E, to: &mut [E]) {
+    assert_eq!(x.len(), to.len(), "kernel operands differ in length");
+    if is_unreached(g) || y.partial_cmp(&y).is_none() {
+        return to.fill(if is_unreached(g) { g } else { y });
+    }
+    let count: usize = x.iter().map(|&x| usize::from(x == y)).sum();
+    let share = g / <E as Real>::of(count as f64) + <E as Real>::of(0.0);
+    for (to, &x) in to.iter_mut().zip(x) {
+        *to = if x == y { share } else { lost };
     }
 }
 

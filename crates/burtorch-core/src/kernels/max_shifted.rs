@@ -4,12 +4,12 @@
 //! is added to running sum i % 8, and the eight as one tree. Rows have [`slices::SHORT`](super::slices::SHORT) numbers or more.
 //! Does not know ops or arrays.
 
-use super::arithmetic::{larger_of_eight, smaller_of_eight, unreached};
+use super::arithmetic::{extreme_shares, is_unreached, larger_of_eight, smaller_of_eight};
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, columns, leveled};
 use super::slices::{SHORT, table_of_type};
 use crate::scalar::Scalar;
-use crate::simd::{Elementary, Real, Truth, math};
+use crate::simd::{Elementary, Real, math};
 
 /// Numbers of a row from which on a kernel is interrupted too late.
 const LONGEST: usize = 1 << 22;
@@ -21,7 +21,7 @@ pub struct RowKernels<S> {
     pub larger_of_eight: fn(&[S], &mut [S]),
     /// As [`kernels::smaller_of_eight`](super::smaller_of_eight).
     pub smaller_of_eight: fn(&[S], &mut [S]),
-    /// As [`extreme_shares`].
+    /// As [`kernels::extreme_shares`](super::extreme_shares).
     pub extreme_shares: fn(S, &[S], S, S, &mut [S]),
     /// As [`norm2`].
     pub norm2: fn(&[S]) -> S,
@@ -42,9 +42,6 @@ pub fn row_kernels<S: Scalar>(n: usize) -> Option<&'static RowKernels<S>> {
 }
 
 leveled! {
-    /// The contributions of an adjoint `g` of the extreme `y` of x: numbers equal to it share it, the others get `lost`; all are
-    /// NaN if the extreme is, and `g` if that is unreached.
-    pub fn extreme_shares<E>(g: E, x: &[E], y: E, lost: E, to: &mut [E]) = extreme_shares_at;
     /// `sqrt(sum x_i^2)`; infinite beside an infinity, unless there is a NaN.
     pub fn norm2<E>(x: &[E]) -> E = norm2_at;
     /// The contributions `g x_i / y` of the adjoint of the norm y: 0 at the origin, and unreached if the adjoint is. Beside
@@ -56,20 +53,6 @@ leveled! {
     /// The contributions `g e_i s` of the adjoint of that logarithm, from the exponentials and the inverse of their sum; unreached if
     /// the adjoint is.
     pub fn log_sum_exp_shares<E>(g: E, e: &[E], s: E, to: &mut [E]) = log_sum_exp_shares_at;
-}
-
-/// Departure from one loop: numbers are counted before they are written, so most are compared with nothing else in between.
-#[inline(always)]
-pub(super) fn extreme_shares_at<E: KernelFloat, T: Target>(g: E, x: &[E], y: E, lost: E, to: &mut [E]) {
-    assert_eq!(x.len(), to.len(), "kernel operands differ in length");
-    if is_unreached(g) || y.partial_cmp(&y).is_none() {
-        return to.fill(if is_unreached(g) { g } else { y });
-    }
-    let count: usize = x.iter().map(|&x| usize::from(x == y)).sum();
-    let share = g / <E as Real>::of(count as f64) + <E as Real>::of(0.0);
-    for (to, &x) in to.iter_mut().zip(x) {
-        *to = if x == y { share } else { lost };
-    }
 }
 
 /// Magnitudes above `large` have squares that may overflow; below `small`, squares lose bits.
@@ -183,11 +166,6 @@ fn norm2_shares_at<E: KernelFloat, T: Target>(g: E, x: &[E], y: E, to: &mut [E])
     let factor = scale.factor(top);
     let inverse = one / root(scaled_squares::<E>(x, factor));
     to.iter_mut().zip(x).for_each(|(to, &x)| *to = g * ((x * factor) * inverse) + zero);
-}
-
-#[inline(always)]
-fn is_unreached<E: KernelFloat>(g: E) -> bool {
-    unreached(E::V::<1>::splat(g)).any()
 }
 
 /// `g (x s)`, never -0.0.

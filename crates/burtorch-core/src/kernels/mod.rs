@@ -64,9 +64,9 @@ pub use affine_product::{
 };
 pub use arithmetic::{
     add_products, add_slices, add_to, add_to_eight, contributed_products, contributions, divide_slices, equal_slices,
-    larger_of_eight, larger_to, less_equal_slices, less_slices, magnitudes, multiply_adds, multiply_slices,
-    multiply_to, nan_masks, negate_slice, reached_multiply_adds, select_slices, shares_of_extremes, smaller_of_eight,
-    smaller_to, square_roots, subtract_slices, sums_of_rows, unreached_masks,
+    extreme_shares, larger_of_eight, larger_to, less_equal_slices, less_slices, magnitudes, multiply_adds,
+    multiply_slices, multiply_to, nan_masks, negate_slice, reached_multiply_adds, select_slices, shares_of_extremes,
+    smaller_of_eight, smaller_to, square_roots, subtract_slices, sums_of_rows, unreached_masks,
 };
 pub use attention::{attention_probs_len, causal_attention_backward, causal_attention_forward};
 pub use blocks::{BlockMath, PANEL, naive};
@@ -75,7 +75,7 @@ pub use factor::{Triangle, cholesky, factor_workspace_len, lu, qr, solve_triangu
 pub use float::KernelFloat;
 pub use gathered::{add_rows, ask_for_next_rows, ask_for_rows, dots_of_rows, dots_of_rows_at_two};
 pub use layer_norm::{layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes};
-pub use max_shifted::{RowKernels, extreme_shares, log_sum_exp, log_sum_exp_shares, norm2, norm2_shares, row_kernels};
+pub use max_shifted::{RowKernels, log_sum_exp, log_sum_exp_shares, norm2, norm2_shares, row_kernels};
 pub use optim::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
 pub use product::{
     DESCEND_TERMS, Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len,
