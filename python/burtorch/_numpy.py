@@ -55,9 +55,14 @@ def ufunc(function: Any, method: str, *operands: Any, **keywords: Any) -> Any:
     raise TypeError(f"numpy.{name}.{method} does not take Arrays")
 
 
+def home_of(name: str) -> str:
+    """The package of a ufunc."""
+    return "numpy" if hasattr(numpy, name) else "scipy.special"
+
+
 def elementwise(name: str, *operands: Any) -> Any:
     if name not in ROWS and name not in OPERATORS:
-        raise TypeError(f"numpy.{name} does not take Arrays: burtorch has no such function")
+        raise TypeError(f"{home_of(name)}.{name} does not take Arrays: burtorch has no such function")
     if not all(isinstance(x, Array) for x in operands):
         allowed = (Array, numpy.ndarray, numpy.generic, float, int, _core.Tensor, _core.Parameters)
         operands = tuple(x if isinstance(x, allowed) else _array_base.array(x) for x in operands)

@@ -22,6 +22,9 @@ ROWS = {
     "arctan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh",
     "arctanh": "atanh", "rint": "round", "arctan2": "atan2", "hypot": "hypot",
     "logaddexp": "logaddexp", "maximum": "max", "minimum": "min",
+    # Of SciPy.
+    "erf": "erf", "erfc": "erfc", "ndtr": "ndtr", "gammaln": "lgamma", "psi": "digamma", "expit": "sigmoid",
+    "xlogy": "xlogy", "exp10": "exp10",
 }  # fmt: skip
 """Ufuncs that are rows of the op table."""
 
@@ -126,7 +129,15 @@ def vecdot(x: Any, y: Any, axis: int = -1) -> Any:
     return (x * y).sum(-1)
 
 
+SPECIAL: dict[str, Callable[..., Any]] = {
+    "logit": lambda x: _core.log(x / (1.0 - x)), "log_expit": lambda x: -_core.softplus(-x),
+    "entr": lambda x: -_core.xlogy(x, x), "rel_entr": lambda x, y: _core.xlogy(x, x / y),
+    "betaln": lambda x, y: _core.lgamma(x) + _core.lgamma(y) - _core.lgamma(x + y),
+}  # fmt: skip
+"""SciPy's ufuncs that are made of several operations, of Values and Arrays."""
+
 OPERATORS: dict[str, Callable[..., Any]] = {
+    **SPECIAL,
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
     "true_divide": operator.truediv, "power": operator.pow, "float_power": lambda x, y: (x * 1.0) ** y,
     "floor_divide": operator.floordiv, "remainder": operator.mod, "mod": operator.mod, "divmod": divmod,

@@ -114,6 +114,7 @@ impl<'py> Given<'py> {
         match self {
             Given::Numbers(array, Type { element: Element::Float, .. }) => Some(array.kind),
             Given::Sparse([numbers, ..], _) => Some(numbers.kind.of_results()),
+            Given::Traced(array) => array.get().kind(),
             _ => None,
         }
     }

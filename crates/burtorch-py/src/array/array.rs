@@ -9,6 +9,7 @@ use pyo3::types::PyTuple;
 use super::methods::of;
 use super::of_graph::numbers_of;
 use super::trace::ArrayTrace;
+use crate::convert::arrays::Kind;
 use crate::convert::gc::collected;
 use crate::convert::refusals::error_here;
 
@@ -21,6 +22,14 @@ pub struct PyArray {
     trace: Py<ArrayTrace>,
     place: Place,
     ty: Type,
+    outside: Option<Outside>,
+}
+
+/// What numbers are outside of the trace.
+#[derive(Clone, Copy)]
+struct Outside {
+    kind: Kind,
+    is_derivative: bool,
 }
 
 enum Place {
@@ -33,13 +42,55 @@ collected!(PyArray: trace);
 impl PyArray {
     /// The value of a trace.
     pub fn new<'py>(trace: &Bound<'py, ArrayTrace>, value: ValueId, ty: Type) -> PyResult<Bound<'py, Self>> {
-        Bound::new(trace.py(), PyArray { trace: trace.clone().unbind(), place: Place::Traced(value), ty })
+        Self::with(trace, Place::Traced(value), ty, None)
+    }
+
+    /// An argument of a trace, and the type of its floats outside.
+    pub(super) fn argument<'py>(
+        trace: &Bound<'py, ArrayTrace>,
+        value: ValueId,
+        ty: Type,
+        kind: Option<Kind>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let outside = kind.map(|kind| Outside { kind, is_derivative: false });
+        Self::with(trace, Place::Traced(value), ty, outside)
+    }
+
+    fn with<'py>(
+        trace: &Bound<'py, ArrayTrace>,
+        place: Place,
+        ty: Type,
+        outside: Option<Outside>,
+    ) -> PyResult<Bound<'py, Self>> {
+        Bound::new(trace.py(), PyArray { trace: trace.clone().unbind(), place, ty, outside })
+    }
+
+    /// The same value, as the derivative by an argument with floats of this type, which it has as a result.
+    pub fn as_derivative<'py>(array: Bound<'py, Self>, by: Option<Kind>) -> PyResult<Bound<'py, Self>> {
+        let this = array.get();
+        match (by, &this.place) {
+            (Some(kind), &Place::Traced(value)) => {
+                let outside = Some(Outside { kind, is_derivative: true });
+                Self::with(this.trace(array.py()), Place::Traced(value), this.ty, outside)
+            }
+            _ => Ok(array),
+        }
+    }
+
+    /// The type of the floats of the argument that this is, or by which it is a derivative.
+    pub fn kind(&self) -> Option<Kind> {
+        self.outside.map(|outside| outside.kind)
+    }
+
+    /// The type of its floats as a result, if it is a derivative.
+    pub fn kind_of_result(&self) -> Option<Kind> {
+        self.outside.filter(|outside| outside.is_derivative).map(|outside| outside.kind)
     }
 
     /// An array of a graph.
     pub(super) fn of_graph<'py>(home: &Bound<'py, ArrayTrace>, handle: Handle) -> PyResult<Bound<'py, Self>> {
         let ty = handle.type_of();
-        Bound::new(home.py(), PyArray { trace: home.clone().unbind(), place: Place::OfGraph(handle), ty })
+        Self::with(home, Place::OfGraph(handle), ty, None)
     }
 
     /// Its trace.

@@ -20,6 +20,7 @@ use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
 use super::append::append_to;
 use super::array::PyArray;
+use crate::convert::arrays::Kind;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
 use crate::convert::refusals::{error_here, is_tracing};
@@ -299,12 +300,17 @@ impl<'py> Active<'py> {
 
     /// A new argument.
     pub fn input(&self, ty: Type) -> PyResult<Bound<'py, PyArray>> {
+        self.argument(ty, None)
+    }
+
+    /// The same with the type that its floats have outside.
+    pub fn argument(&self, ty: Type, kind: Option<Kind>) -> PyResult<Bound<'py, PyArray>> {
         let py = self.0.py();
         let mut content = self.0.get().lock();
         let Some(recording) = &mut *content else { return Err(self.0.get().ended(py)) };
         let value = recording.builder.input(&ty.dims, ty.element).or_raise(py)?;
         drop(content);
-        PyArray::new(&self.0, value, ty)
+        PyArray::argument(&self.0, value, ty, kind)
     }
 
     /// Ends the trace with these results, which are values of it; its guards follow them.

@@ -22,7 +22,6 @@ use super::record::Traced;
 use crate::array::arguments::Given;
 use crate::array::trace::{Source, current, wanted_dtype};
 use crate::array::trial;
-use crate::convert::arrays::Kind;
 use crate::convert::buffer::type_name;
 use crate::convert::errors::derived;
 use crate::convert::refusals::{is_tracing, needs_arrays};
@@ -81,18 +80,11 @@ fn read<'py>(call: &Call<'py>) -> PyResult<Option<Arguments<'py>>> {
             }
         }
     }
-    // Results have the widest float type among the arrays, as in NumPy.
-    let kind = widest(given.iter().filter_map(Given::float_kind));
+    let kinds = given.iter().map(Given::float_kind).collect();
     let types: Vec<Type> = given.iter().map(Given::type_of).collect();
     let nest = Nest::Sequence { is_tuple: true, class: None, items };
-    let signature = Signature { nest, types, kind };
+    let signature = Signature { nest, types, kinds };
     Ok(Some(Arguments { signature, given, objects, statics: statics(call)?, dtype }))
-}
-
-/// The widest of these float types; float64 if there is none.
-pub fn widest(kinds: impl Iterator<Item = Kind>) -> Kind {
-    let place = |kind: &Kind| [Kind::F16, Kind::F32, Kind::F64].iter().position(|known| known == kind);
-    kinds.max_by_key(place).unwrap_or(Kind::F64)
 }
 
 /// Moves the variant of this signature to the front; returns whether there is one.

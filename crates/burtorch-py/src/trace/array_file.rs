@@ -73,23 +73,44 @@ fn write_nest(py: Python<'_>, nest: &Nest, numbers: &mut Vec<u64>, keys: &mut Ve
     Ok(())
 }
 
+/// The float types of arguments whose arrays of floats all have this one.
+fn usual_kinds(types: &[Type], kind: Kind) -> impl Iterator<Item = Option<Kind>> {
+    let has_one = |ty: &Type| matches!(ty.element, Element::Float | Element::Sparse) && ty.dims.rank() > 0;
+    types.iter().map(move |ty| has_one(ty).then_some(kind))
+}
+
+/// Float types, unless they are the usual ones.
+fn write_kinds(
+    numbers: &mut Vec<u64>,
+    usual: impl Iterator<Item = Option<Kind>>,
+    kinds: impl Iterator<Item = Option<Kind>> + Clone,
+) {
+    if !usual.eq(kinds.clone()) {
+        numbers.extend(kinds.map(|kind| kind.map_or(KINDS.len() as u64, |kind| place(&KINDS, &kind))));
+    }
+}
+
 impl Written {
     /// The written content of a variant.
     pub fn of(py: Python<'_>, variant: &ArrayVariant, uses_arrays: bool) -> PyResult<Self> {
-        let Signature { nest, types, kind } = &variant.signature;
-        let mut numbers = vec![u64::from(uses_arrays), place(&KINDS, kind), variant.paths.len() as u64];
+        let Signature { nest, types, kinds } = &variant.signature;
+        let kind = variant.signature.kind();
+        let mut numbers = vec![u64::from(uses_arrays), place(&KINDS, &kind), variant.paths.len() as u64];
         let mut keys = Vec::new();
         write_nest(py, nest, &mut numbers, &mut keys)?;
         for ty in types {
             numbers.extend([place(&ELEMENTS, &ty.element), ty.dims.rank() as u64]);
             numbers.extend(ty.dims.iter().map(|&n| n as u64));
         }
+        write_kinds(&mut numbers, usual_kinds(types, kind), kinds.iter().copied());
         let mut paths = Vec::with_capacity(variant.paths.len());
         for path in &variant.paths {
-            let Parts { program, answers, results, kind, sets, numbers: read } = path.parts();
+            let Parts { program, answers, results, kinds, sets, numbers: read } = path.parts();
+            let kind = kinds.first().copied().unwrap_or(kind);
             let mut own = vec![place(&KINDS, &kind), sets.len() as u64, answers.len() as u64];
             own.extend(answers.iter().map(|&answer| u64::from(answer)));
             write_nest(py, results, &mut own, &mut keys)?;
+            write_kinds(&mut own, kinds.iter().map(|_| Some(kind)), kinds.iter().map(|&own| Some(own)));
             let bytes = |set: &Py<PyParameters>| {
                 let written = |params: &mut AnyParameters| with_params!(params, p => p.to_bytes(Contents::Values));
                 set.get().with(py, |params| asked(|| written(params)))?.or_raise(py)
@@ -159,7 +180,8 @@ impl Content {
             let nest = numbers.nest(py, &mut keys, 0)?;
             let types = (0..nest.len()).map(|_| numbers.type_of()).collect::<Option<Vec<_>>>()?;
             let is_tuple = matches!(&nest, Nest::Sequence { is_tuple: true, .. });
-            (is_tuple && numbers.0.as_slice().is_empty()).then_some((uses_arrays, Signature { nest, types, kind }))
+            let kinds = numbers.kinds(usual_kinds(&types, kind).collect())?;
+            is_tuple.then_some((uses_arrays, Signature { nest, types, kinds }))
         })();
         let (uses_arrays, signature) = arguments.ok_or_else(|| refuse("the types of the arguments are damaged"))?;
         let mut paths = Vec::new();
@@ -172,9 +194,10 @@ impl Content {
                 let answers =
                     (0..own.next()?).map(|_| own.next().map(|answer| answer != 0)).collect::<Option<Vec<_>>>()?;
                 let nest = own.nest(py, &mut keys, 0)?;
-                own.0.as_slice().is_empty().then_some((kind, answers, nest))
+                let kinds = own.kinds(vec![Some(kind); nest.len()])?;
+                Some((kinds.into_iter().map(|own| own.unwrap_or(kind)).collect(), answers, nest))
             })();
-            let (kind, answers, nest) = results.ok_or_else(|| refuse("the results of a program are damaged"))?;
+            let (kinds, answers, nest) = results.ok_or_else(|| refuse("the results of a program are damaged"))?;
             let mut inputs = signature.types.clone();
             inputs.extend(read.iter().map(|_| Type::float(Dims::SCALAR)));
             let guard = Type { dims: Dims::SCALAR, element: Element::Mask };
@@ -198,7 +221,7 @@ impl Content {
             let numbers = read.iter().map(|number| number.clone_ref(py)).collect();
             let own_sets = sets.iter().map(|set| set.clone_ref(py)).collect();
             saved.push(Saved { program: program.clone(), answers: answers.clone(), results, sets: own_sets, numbers });
-            paths.push(ArrayPath::new(py, program, answers, nest, kind, (sets, read))?);
+            paths.push(ArrayPath::new(py, program, answers, nest, kinds, (sets, read))?);
         }
         let Some(first) = paths.first() else { return Err(refuse("a function without a path")) };
         let dtype = first.program.dtype();
@@ -234,6 +257,19 @@ impl Stream<'_> {
         let rank = self.next()?;
         let extents = (0..rank).map(|_| self.next()).collect::<Option<Vec<_>>>()?;
         Some(Type { dims: Dims::new(&extents).ok()?, element })
+    }
+
+    /// The float types at the end, the usual ones if there are none; `None` if the numbers describe something else.
+    fn kinds(&mut self, usual: Vec<Option<Kind>>) -> Option<Vec<Option<Kind>>> {
+        if self.0.as_slice().is_empty() {
+            return Some(usual);
+        }
+        let kinds = usual.iter().map(|_| {
+            let at = self.next().filter(|&at| at <= KINDS.len())?;
+            Some(KINDS.get(at).copied())
+        });
+        let kinds = kinds.collect::<Option<Vec<_>>>()?;
+        self.0.as_slice().is_empty().then_some(kinds)
     }
 
     /// `None` if the numbers do not describe containers.

@@ -15,6 +15,7 @@ use super::observe::observed;
 use super::search::Search;
 use crate::array::append::append_to;
 use crate::array::arguments::Given;
+use crate::array::array::PyArray;
 use crate::array::parts::{AnyParts, TakeFloats};
 use crate::array::run::{AnyRunner, Number, Read};
 use crate::array::trace::{Active, Ended, Source};
@@ -32,19 +33,25 @@ pub struct Signature {
     pub nest: Nest,
     /// The types of its leaves.
     pub types: Vec<Type>,
-    /// The float type of array results.
-    pub kind: Kind,
+    /// The float types of the leaves that are arrays of floats.
+    pub kinds: Vec<Option<Kind>>,
 }
 
 impl Signature {
     /// Whether both are the same.
     pub fn same(&self, py: Python<'_>, other: &Signature) -> bool {
-        self.types == other.types && self.kind == other.kind && self.nest.same(py, &other.nest)
+        self.types == other.types && self.kinds == other.kinds && self.nest.same(py, &other.nest)
     }
 
     /// A copy.
     pub fn copy(&self, py: Python<'_>) -> Signature {
-        Signature { nest: self.nest.copy(py), types: self.types.clone(), kind: self.kind }
+        Signature { nest: self.nest.copy(py), types: self.types.clone(), kinds: self.kinds.clone() }
+    }
+
+    /// The float type of array results: the widest one among the arguments, as in NumPy; float64 if there is none.
+    pub fn kind(&self) -> Kind {
+        let place = |kind: &Kind| [Kind::F16, Kind::F32, Kind::F64].iter().position(|known| known == kind);
+        self.kinds.iter().copied().flatten().max_by_key(place).unwrap_or(Kind::F64)
     }
 }
 
@@ -59,7 +66,8 @@ pub struct ArrayPath {
     /// The outcome of each guard.
     pub answers: Vec<bool>,
     results: Nest,
-    kind: Kind,
+    /// The float type of each result.
+    kinds: Vec<Kind>,
     sets: Vec<Py<PyParameters>>,
     numbers: Vec<Py<PyParameter>>,
 }
@@ -100,6 +108,8 @@ pub struct Returned {
     pub nest: Nest,
     /// Values of the trace.
     pub values: Vec<ValueId>,
+    /// The float types that derivatives among them have.
+    pub kinds: Vec<Option<Kind>>,
 }
 
 impl Returned {
@@ -123,7 +133,8 @@ impl Returned {
                 }
             }
         }
-        Ok(Returned { nest, values })
+        let kind_of = |leaf: &Bound<'_, PyAny>| leaf.cast::<PyArray>().ok()?.get().kind_of_result();
+        Ok(Returned { nest, values, kinds: leaves.iter().map(kind_of).collect() })
     }
 }
 
@@ -149,10 +160,11 @@ fn traced(
 ) -> PyResult<(ArrayPath, bool)> {
     let py = body.py();
     let active = Active::begin(None, py, name, dtype, source)?;
-    let inputs = signature.types.iter().map(|&ty| Ok(active.input(ty)?.into_any())).collect::<PyResult<Vec<_>>>()?;
+    let inputs = signature.types.iter().zip(&signature.kinds);
+    let inputs = inputs.map(|(&ty, &kind)| Ok(active.argument(ty, kind)?.into_any())).collect::<PyResult<Vec<_>>>()?;
     let arguments = signature.nest.build(py, &mut inputs.into_iter())?.cast_into::<PyTuple>()?;
     let (result, writes) = observed(py, search, || body.call(&arguments, statics));
-    let Returned { nest, values } = Returned::of(&active, name, &result?)?;
+    let Returned { nest, values, kinds } = Returned::of(&active, name, &result?)?;
     if values.is_empty() {
         return Err(derived(py, "TraceError", format!("{name} returned no numbers; return an Array or several")));
     }
@@ -161,9 +173,11 @@ fn traced(
         let message = "uses an Array of a graph, whose numbers would be fixed in the trace; pass it as an argument";
         return Err(derived(py, "TraceError", format!("{name} {message}")));
     }
-    // Arguments of a float32 program are never widened.
-    let kind = if dtype == DType::Float32 && signature.kind == Kind::F64 { Kind::F32 } else { signature.kind };
-    Ok((ArrayPath::new(py, program, answers, nest, kind, (sets, numbers))?, writes))
+    // Results of a float32 program are never widened.
+    let widest = signature.kind();
+    let kind = if dtype == DType::Float32 && widest == Kind::F64 { Kind::F32 } else { widest };
+    let kinds = kinds.into_iter().map(|own| own.unwrap_or(kind)).collect();
+    Ok((ArrayPath::new(py, program, answers, nest, kinds, (sets, numbers))?, writes))
 }
 
 /// The content of a path before planning.
@@ -171,7 +185,7 @@ pub struct Parts<'a> {
     pub program: &'a ArrayProgram,
     pub answers: &'a [bool],
     pub results: &'a Nest,
-    pub kind: Kind,
+    pub kinds: &'a [Kind],
     pub sets: &'a [Py<PyParameters>],
     pub numbers: &'a [Py<PyParameter>],
 }
@@ -183,17 +197,17 @@ impl ArrayPath {
         program: ArrayProgram,
         answers: Vec<bool>,
         results: Nest,
-        kind: Kind,
+        kinds: Vec<Kind>,
         (sets, numbers): (Vec<Py<PyParameters>>, Vec<Py<PyParameter>>),
     ) -> PyResult<Self> {
         let runner = Some(AnyRunner::new(py, &program)?);
-        Ok(ArrayPath { program, runner, parts: None, answers, results, kind, sets, numbers })
+        Ok(ArrayPath { program, runner, parts: None, answers, results, kinds, sets, numbers })
     }
 
     /// The content before planning.
     pub fn parts(&self) -> Parts<'_> {
-        let ArrayPath { program, answers, results, kind, sets, numbers, .. } = self;
-        Parts { program, answers, results, kind: *kind, sets, numbers }
+        let ArrayPath { program, answers, results, kinds, sets, numbers, .. } = self;
+        Parts { program, answers, results, kinds, sets, numbers }
     }
 
     /// Runs the program; returns whether every guard had the same outcome. Python code may run.
@@ -260,7 +274,8 @@ impl ArrayPath {
     /// The results of the last run.
     pub fn results<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let runner = self.runner.as_ref().into_iter();
-        let leaves = runner.flat_map(|runner| (0..self.results.len()).map(move |k| runner.result(py, k, self.kind)));
+        let leaves =
+            runner.flat_map(|runner| self.kinds.iter().enumerate().map(|(k, &kind)| runner.result(py, k, kind)));
         let leaves = leaves.collect::<PyResult<Vec<_>>>()?;
         self.results.build(py, &mut leaves.into_iter())
     }

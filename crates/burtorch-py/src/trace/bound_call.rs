@@ -17,11 +17,11 @@ use pyo3::types::{IntoPyDict, PyFloat, PyTuple};
 
 use super::arguments::Arguments;
 use super::calls::with_path;
-use super::long_arrays;
-use super::object::{Call, FunctionObject};
+use super::object::{Call, FunctionObject, or_with_arrays};
 use super::pytree::Tree;
 use super::state::Scalars;
 use super::states::{InUse, state_of};
+use super::{array_calls, long_arrays};
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::entry::{attached, caught, raise_python, visited};
 use crate::convert::errors::derived;
@@ -210,25 +210,44 @@ unsafe fn quick(binding: &Binding) -> Option<f64> {
     }
 }
 
-/// The value of a function that is called with Arrays because its argument is long; `None` for other functions.
+/// The value of a function that is called with Arrays, because its argument is long or its body needs them; `None` for other
+/// functions.
 fn of_arrays(py: Python<'_>, object: *mut BoundObject) -> PyResult<Option<f64>> {
+    let mut numbers = Vec::new();
     // SAFETY: a living bound function under the GIL; the reference ends before Python code runs.
     let (function, [x, gradient], takes_an_array) = unsafe {
         let binding = &*(*object).binding;
         let given = binding.given.each_ref().map(|given| given.as_ref().map(|object| object.bind(py).clone()));
-        let takes_an_array = matches!(&binding.tree, Tree::Sequence { items, .. } if items.len() == 1);
-        let takes_an_array = takes_an_array && binding.n >= LONG;
+        let takes_an_array = match &binding.tree {
+            Tree::Sequence { items, .. } => matches!(&items[..], [Tree::Array { .. }]),
+            _ => false,
+        };
+        if !takes_an_array {
+            binding.x.read_into(&mut numbers);
+        }
         (binding.function.bind(py).clone(), given, takes_an_array)
     };
-    let call = Call { positional: x.into_iter().collect(), ..Call::of(function.clone()) };
-    if !takes_an_array || !long_arrays::are_meant(&call) {
+    let positional = match takes_an_array {
+        true => x.into_iter().collect(),
+        false => numbers.into_iter().map(|x| PyFloat::new(py, x).into_any()).collect(),
+    };
+    let call = Call { positional, ..Call::of(function.clone()) };
+    let is_long = || takes_an_array && call.positional[0].len().is_ok_and(|n| n >= LONG);
+    if !array_calls::is_meant(&call)? && !(is_long() && long_arrays::are_meant(&call)) {
         return Ok(None);
     }
     let arguments = PyTuple::new(py, &call.positional)?;
     let value = match gradient {
-        Some(gradient) => {
+        Some(gradient) if takes_an_array => {
             let out = [("out", gradient)].into_py_dict(py)?;
             function.call_method("value_and_grad", arguments, Some(&out))?.get_item(0)?
+        }
+        Some(gradient) => {
+            let (value, found): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
+                function.call_method1("value_and_grad", arguments)?.extract()?;
+            let found = found.extract::<f64>().map_or_else(|_| found.extract::<Vec<f64>>(), |one| Ok(vec![one]))?;
+            Array::writable(&gradient, "the gradient of bind()")?.write(found.into_iter());
+            value
         }
         None => function.call1(arguments)?,
     };
@@ -255,8 +274,13 @@ fn slow(py: Python<'_>, object: *mut BoundObject) -> PyResult<f64> {
     let results = with_path(&call, &arguments, |path| {
         let is_scalar = matches!(path.results, Tree::Number);
         is_scalar.then(|| (path.values()[0], if with_gradient { path.gradient() } else { Vec::new() }))
-    })?;
-    let Some((value, gradient)) = results else { return Err(returns_several(&call)) };
+    });
+    if results.is_err() {
+        let make = || Call::of(call.function.clone());
+        let with_arrays = || of_arrays(py, object)?.ok_or_else(|| returns_several(&call));
+        return or_with_arrays(results.map(|_| 0.0), make, with_arrays);
+    }
+    let Some((value, gradient)) = results? else { return Err(returns_several(&call)) };
     let id = call.with(|state| state.variants.first().map_or(u64::MAX, |variant| variant.id))?;
     // SAFETY: as above; `to` points to as many numbers as there are arguments.
     unsafe {

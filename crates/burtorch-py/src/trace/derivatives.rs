@@ -1,28 +1,24 @@
 //! Derivatives of a traced function beyond one gradient.
 
-use burtorch_core::Program;
 use burtorch_core::program::derive::{Against, Along, HessianAlong, Jacobian, row_alone};
-use burtorch_core::program::sparse::{Hessian, SparseJacobian};
-use burtorch_core::program::sparsity::{Pattern, hessian_pattern, jacobian_pattern};
-use pyo3::exceptions::{PyImportError, PyTypeError, PyValueError};
+use burtorch_core::program::sparse::Hessian;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyTuple};
 
 use super::arguments::Arguments;
 use super::calls::with_program;
 use super::gradients::shaped;
 use super::object::Call;
-use super::out::{self, Out, SparseOut, call_into};
+use super::out::{self, Out, call_into};
 use super::pytree::{GivenArguments, Tree};
 use super::state::Path;
 use super::transform::Argnums;
 use super::transforms::call_derived;
 use crate::convert::arrays::{Kind, filled};
 use crate::convert::errors::{IntoPython, derived};
-use crate::convert::signals::asked;
 
 /// Runs `f` on the path for these arguments; it must return one Value.
-fn with_scalar<T>(
+pub(super) fn with_scalar<T>(
     call: &Call<'_>,
     arguments: &Arguments<'_>,
     method: &str,
@@ -44,7 +40,10 @@ fn with_scalar<T>(
 }
 
 /// The value of an option, created at first use.
-fn ready<T>(place: &mut Option<T>, make: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_core::Result<&mut T> {
+pub(super) fn ready<T>(
+    place: &mut Option<T>,
+    make: impl FnOnce() -> burtorch_core::Result<T>,
+) -> burtorch_core::Result<&mut T> {
     if place.is_none() {
         *place = Some(make()?);
     }
@@ -53,13 +52,9 @@ fn ready<T>(place: &mut Option<T>, make: impl FnOnce() -> burtorch_core::Result<
 
 /// Arguments, then a direction for each: `f.jvp(x, v)`, `f.jvp(x, y, vx, vy)`.
 fn with_direction<'py>(call: &Call<'py>, method: &str) -> PyResult<Option<(Arguments<'py>, Vec<f64>)>> {
-    let n = call.positional.len();
-    if n == 0 || !n.is_multiple_of(2) {
-        let message = format!("{method}() takes the arguments followed by as many directions, found {n} in total");
-        return Err(PyTypeError::new_err(message));
-    }
-    let Some(arguments) = Arguments::unless_arrays(call, &call.positional[..n / 2], method)? else { return Ok(None) };
-    let Some(direction) = Arguments::unless_arrays(call, &call.positional[n / 2..], method)? else { return Ok(None) };
+    let (positional, along) = Argnums::All.with_directions(method, &call.positional)?;
+    let Some(arguments) = Arguments::unless_arrays(call, positional, method)? else { return Ok(None) };
+    let Some(direction) = Arguments::unless_arrays(call, along, method)? else { return Ok(None) };
     if let Some(place) = arguments.tree.differs(call.py(), &direction.tree) {
         let message = format!(
             "{method}() takes a direction with the structure of the arguments, {}, found {}, which differs at argument {place}",
@@ -133,7 +128,10 @@ pub fn vjp<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// `f.hvp(x, v)`: the Hessian times v.
-pub fn hvp<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+pub fn hvp<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(which) = call.take("argnums") {
+        return call_derived(&call, "hvp", Argnums::of(Some(&which))?);
+    }
     let Some((arguments, direction)) = with_direction(&call, "hvp")? else {
         return call_derived(&call, "hvp", Argnums::All);
     };
@@ -193,89 +191,4 @@ pub fn jacobian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     .or_raise(py)?;
     let extents = if is_scalar { &[n][..] } else { &[m, n] };
     out::filled(filled(py, extents, Kind::F64, &entries)?, out)
-}
-
-/// A scipy.sparse matrix in rows.
-fn sparse<'py>(py: Python<'py>, pattern: &Pattern, n: usize, data: &[f64]) -> PyResult<Bound<'py, PyAny>> {
-    let module = py.import("scipy.sparse").map_err(|error| {
-        if !error.is_instance_of::<PyImportError>(py) {
-            return error;
-        }
-        let new = PyImportError::new_err("sparse matrices need SciPy: pip install scipy");
-        new.set_cause(py, Some(error));
-        new
-    })?;
-    let entries = filled(py, &[data.len()], Kind::F64, data)?;
-    let numpy = py.import("numpy")?;
-    if i32::try_from(data.len()).is_err() {
-        let message = format!("a sparse matrix has at most 2**31 - 1 entries, found {}", data.len());
-        return Err(PyValueError::new_err(message));
-    }
-    let indices = |len: usize, of: &dyn Fn(usize) -> u32| {
-        let bytes = PyByteArray::new_with(py, 4 * len, |bytes| {
-            bytes.as_chunks_mut::<4>().0.iter_mut().enumerate().for_each(|(k, to)| *to = of(k).to_ne_bytes());
-            Ok(())
-        })?;
-        numpy.call_method1("frombuffer", (bytes, "int32"))
-    };
-    let columns = indices(pattern.columns.len(), &|k| pattern.columns[k])?;
-    let starts = indices(pattern.starts.len(), &|k| pattern.starts[k] as u32)?;
-    let parts = PyTuple::new(py, [entries, columns, starts])?;
-    module.call_method1("csr_matrix", (parts, (pattern.n_rows(), n)))
-}
-
-/// Runs `f` on a copy of the path's program.
-fn program_at(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<(Program, Vec<f64>, bool)> {
-    with_program(call, arguments, |path| {
-        (path.program.clone(), path.inputs(&arguments.numbers), matches!(path.results, Tree::Number))
-    })
-}
-
-/// `f.jacobian_sparsity(x)`
-pub fn jacobian_sparsity<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let arguments = Arguments::numbers_only(&call, &call.positional, "jacobian_sparsity")?;
-    let (program, ..) = program_at(&call, &arguments)?;
-    let pattern = asked(|| jacobian_pattern(&program)).or_raise(call.py())?;
-    sparse(call.py(), &pattern, arguments.numbers.len(), &vec![1.0; pattern.columns.len()])
-}
-
-/// `f.hessian_sparsity(x)`
-pub fn hessian_sparsity<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let arguments = Arguments::numbers_only(&call, &call.positional, "hessian_sparsity")?;
-    let program = with_scalar(&call, &arguments, "hessian_sparsity", |path| Ok(path.program.clone()))?;
-    let pattern = asked(|| hessian_pattern(&program)).or_raise(call.py())?;
-    sparse(call.py(), &pattern, arguments.numbers.len(), &vec![1.0; pattern.columns.len()])
-}
-
-/// `f.sparse_jacobian(x)`
-pub fn sparse_jacobian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let out = SparseOut::take(&mut call)?;
-    let arguments = Arguments::numbers_only(&call, &call.positional, "sparse_jacobian")?;
-    let n = arguments.numbers.len();
-    let (pattern, data) = with_program(&call, &arguments, |path| {
-        let x = path.inputs(&arguments.numbers);
-        let jacobian = ready(&mut path.sparse_jacobian, || SparseJacobian::new(&path.program))?;
-        jacobian.entries(&path.program, &x).map(|(pattern, data)| (pattern.clone(), data.to_vec()))
-    })?
-    .or_raise(call.py())?;
-    match out {
-        Some(out) => out.fill(&pattern, n, &data),
-        None => sparse(call.py(), &pattern, n, &data),
-    }
-}
-
-/// `f.sparse_hessian(x)`
-pub fn sparse_hessian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let out = SparseOut::take(&mut call)?;
-    let arguments = Arguments::numbers_only(&call, &call.positional, "sparse_hessian")?;
-    let n = arguments.numbers.len();
-    let (pattern, data) = with_scalar(&call, &arguments, "sparse_hessian", |path| {
-        let x = path.inputs(&arguments.numbers);
-        let hessian = ready(&mut path.hessian, || Hessian::new(&path.program))?;
-        hessian.sparse(&path.program, &x).map(|(pattern, data)| (pattern.clone(), data.to_vec()))
-    })?;
-    match out {
-        Some(out) => out.fill(&pattern, n, &data),
-        None => sparse(call.py(), &pattern, n, &data),
-    }
 }

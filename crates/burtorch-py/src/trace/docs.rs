@@ -199,10 +199,11 @@ Example:
 ";
 
 /// See the name.
-pub const HVP: &CStr = c"hvp($self, /, *args_then_direction, **static)
+pub const HVP: &CStr = c"hvp($self, /, *args_then_direction, argnums=None, **static)
 --
 
-The Hessian times a direction, shaped like the arguments: f.hvp(x, v), as scipy.optimize expects for hessp=.
+The Hessian times a direction, shaped like the arguments: f.hvp(x, v), as scipy.optimize expects for hessp=. With argnums, the
+Hessian is by those arguments, and the arguments are followed by a direction for each of these.
 
 Forward over reverse: about twice the cost of a gradient, whatever the number of arguments.
 
@@ -246,36 +247,38 @@ Example:
 ";
 
 /// See the name.
-pub const HESSIAN_SPARSITY: &CStr = c"hessian_sparsity($self, /, *args, **static)
+pub const HESSIAN_SPARSITY: &CStr = c"hessian_sparsity($self, /, *args, argnums=None, **static)
 --
 
-The second derivatives that can differ from zero, as a scipy.sparse matrix of ones, found by propagation.
+The second derivatives that can differ from zero, as a scipy.sparse matrix of ones, found by propagation; of a function that is
+traced with Arrays, all. argnums: as for sparse_hessian().
 ";
 
 /// See the name.
-pub const JACOBIAN_SPARSITY: &CStr = c"jacobian_sparsity($self, /, *args, **static)
+pub const JACOBIAN_SPARSITY: &CStr = c"jacobian_sparsity($self, /, *args, argnums=None, **static)
 --
 
-The dependencies of results on arguments, as a scipy.sparse matrix of ones, found by propagation.
+The dependencies of results on arguments, as a scipy.sparse matrix of ones, found by propagation; of a function that is traced with
+Arrays, all. argnums: as for sparse_hessian().
 ";
 
 /// See the name.
-pub const SPARSE_HESSIAN: &CStr = c"sparse_hessian($self, /, *args, out=None, **static)
+pub const SPARSE_HESSIAN: &CStr = c"sparse_hessian($self, /, *args, argnums=None, out=None, **static)
 --
 
 The Hessian as a scipy.sparse matrix, computed from the directions of a column colouring. After some calls, separate operations
-compute the entries where these take less time, with the same bits. out: a matrix with this pattern from an earlier call, whose
-entries are replaced.
+compute the entries where these take less time, with the same bits. With argnums, by those arguments, in their order; of a function
+that is traced with Arrays, all entries. out: a matrix with this pattern from an earlier call, whose entries are replaced.
 
 Raises:
     ImportError: SciPy is not installed.
 ";
 
 /// See the name.
-pub const SPARSE_JACOBIAN: &CStr = c"sparse_jacobian($self, /, *args, out=None, **static)
+pub const SPARSE_JACOBIAN: &CStr = c"sparse_jacobian($self, /, *args, argnums=None, out=None, **static)
 --
 
-The Jacobian as a scipy.sparse matrix, computed from the directions of a column colouring. out: as for sparse_hessian().
+The Jacobian as a scipy.sparse matrix, computed from the directions of a column colouring. argnums, out: as for sparse_hessian().
 
 Raises:
     ImportError: SciPy is not installed.

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use super::arguments::Arguments;
-use super::array_calls::{self, Traceable, widest};
+use super::array_calls::{self, Traceable};
 use super::array_path::Signature;
 use super::calls::with_path;
 use super::nest::Nest;
@@ -54,13 +54,13 @@ fn with_values(call: &Call<'_>) -> PyResult<()> {
     let py = call.py();
     let found = call.with(|state| {
         let variant = state.arrays.first()?;
-        let Signature { nest, types, kind } = &variant.signature;
+        let Signature { nest, types, kinds } = &variant.signature;
         let is_simple = variant.paths.iter().all(|path| path.answers.is_empty() && path.sets().is_empty());
         let n: usize = types.iter().map(|ty| ty.dims.size()).sum();
         if state.uses_arrays || state.options.dtype != DType::Float64 || !is_simple || n > MOST_NUMBERS {
             return None;
         }
-        let tree = tree_of(py, nest, &mut types.iter(), *kind)?;
+        let tree = tree_of(py, nest, &mut types.iter().zip(kinds))?;
         let statics = variant.statics.as_ref().map(|statics| statics.bind(py).clone());
         Some(Arguments { numbers: vec![1.0; tree.len()], tree, statics })
     })?;
@@ -71,10 +71,10 @@ fn with_values(call: &Call<'_>) -> PyResult<()> {
 fn signature_of(py: Python<'_>, tree: &Tree) -> Option<Signature> {
     let (mut types, mut kinds) = (Vec::new(), Vec::new());
     let nest = nest_of(py, tree, &mut types, &mut kinds)?;
-    Some(Signature { nest, types, kind: widest(kinds.into_iter()) })
+    Some(Signature { nest, types, kinds })
 }
 
-fn nest_of(py: Python<'_>, tree: &Tree, types: &mut Vec<Type>, kinds: &mut Vec<Kind>) -> Option<Nest> {
+fn nest_of(py: Python<'_>, tree: &Tree, types: &mut Vec<Type>, kinds: &mut Vec<Option<Kind>>) -> Option<Nest> {
     let mut all = |items: &[Tree]| items.iter().map(|item| nest_of(py, item, types, kinds)).collect::<Option<Vec<_>>>();
     Some(match tree {
         Tree::Sequence { is_tuple, items } => Nest::Sequence { is_tuple: *is_tuple, class: None, items: all(items)? },
@@ -82,11 +82,12 @@ fn nest_of(py: Python<'_>, tree: &Tree, types: &mut Vec<Type>, kinds: &mut Vec<K
             Nest::Dict { keys: keys.iter().map(|key| key.clone_ref(py)).collect(), items: all(items)? }
         }
         Tree::Array { shape, kind, .. } => {
-            kinds.push(*kind);
+            kinds.push(Some(*kind));
             types.push(Type::float(Dims::new(shape).ok()?));
             Nest::Leaf
         }
         Tree::Number => {
+            kinds.push(None);
             types.push(Type::float(Dims::SCALAR));
             Nest::Leaf
         }
@@ -94,8 +95,12 @@ fn nest_of(py: Python<'_>, tree: &Tree, types: &mut Vec<Type>, kinds: &mut Vec<K
 }
 
 /// The arguments that have this signature, if Values can be traced with them.
-fn tree_of(py: Python<'_>, nest: &Nest, types: &mut std::slice::Iter<'_, Type>, kind: Kind) -> Option<Tree> {
-    let mut all = |items: &[Nest]| items.iter().map(|item| tree_of(py, item, types, kind)).collect::<Option<Vec<_>>>();
+fn tree_of<'a>(
+    py: Python<'_>,
+    nest: &Nest,
+    leaves: &mut dyn Iterator<Item = (&'a Type, &'a Option<Kind>)>,
+) -> Option<Tree> {
+    let mut all = |items: &[Nest]| items.iter().map(|item| tree_of(py, item, leaves)).collect::<Option<Vec<_>>>();
     match nest {
         Nest::Sequence { is_tuple, class: None, items } => {
             Some(Tree::Sequence { is_tuple: *is_tuple, items: all(items)? })
@@ -104,10 +109,10 @@ fn tree_of(py: Python<'_>, nest: &Nest, types: &mut std::slice::Iter<'_, Type>, 
             Some(Tree::Dict { keys: keys.iter().map(|key| key.clone_ref(py)).collect(), items: all(items)? })
         }
         Nest::Leaf => {
-            let ty = types.next().filter(|ty| ty.element == Element::Float)?;
+            let (ty, kind) = leaves.next().filter(|(ty, _)| ty.element == Element::Float)?;
             match ty.dims[..] {
                 [] => Some(Tree::Number),
-                [n] => Some(Tree::Array { shape: vec![n], kind, is_numpy: true }),
+                [n] => Some(Tree::Array { shape: vec![n], kind: (*kind)?, is_numpy: true }),
                 _ => None,
             }
         }

@@ -22,7 +22,7 @@ const LONG: usize = 256;
 /// The most other arguments.
 const MOST_OTHERS: usize = 16;
 
-/// Whether a call is tried with Arrays: there are long arrays of float64 among its arguments, and besides them only short ones
+/// Whether a call is tried with Arrays: there are long arrays of floats among its arguments, and besides them only short ones
 /// and few floats.
 pub fn are_meant(call: &Call<'_>) -> bool {
     let (mut n_seen, mut n_others) = (0, 0);
@@ -83,7 +83,8 @@ fn has_long(x: &Bound<'_, PyAny>, n: &mut usize) -> bool {
 /// Whether Arrays and Values treat it in the same way.
 fn is_suited(x: &Bound<'_, PyAny>, n_others: &mut usize) -> bool {
     if is_ndarray(x) {
-        return Array::of(x).is_some_and(|array| array.kind == Kind::F64 && array.shape().len() == 1);
+        return Array::of(x)
+            .is_some_and(|array| matches!(array.kind, Kind::F32 | Kind::F64) && array.shape().len() == 1);
     }
     *n_others += 1;
     *n_others <= MOST_OTHERS

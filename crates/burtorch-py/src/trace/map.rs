@@ -253,7 +253,7 @@ fn values<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let (threads, out) = (threads(&mut call)?, call.take("out"));
     if is_of_arrays(&call)? {
-        return mapped_arrays(&call, out);
+        return mapped_arrays(&call, "map", out);
     }
     let mut batched = batched(call, "map")?;
     if batched.n_rows == 0 {
@@ -288,10 +288,14 @@ fn is_of_arrays(call: &Call<'_>) -> PyResult<bool> {
     Ok(call.positional.iter().any(is_one))
 }
 
-/// `f.map(X)` of arrays: `vmap` over the first axis of all arguments.
-fn mapped_arrays<'py>(call: &Call<'py>, out: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+/// A method over rows of arrays: `vmap` over the first axis of all arguments.
+fn mapped_arrays<'py>(
+    call: &Call<'py>,
+    method: &'static str,
+    out: Option<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
     let out = out.filter(|out| !out.is_none()).map(|out| Out::of(&out)).transpose()?;
-    call_into(call, "map", Argnums::All, out, false)
+    call_into(call, method, Argnums::All, out, false)
 }
 
 /// `f.map_value_and_grad(X, ..., threads=1, out=None, stop=None, deadline=None)`
@@ -302,6 +306,9 @@ pub fn map_value_and_grad<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 fn values_and_gradients<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let (threads, out) = (threads(&mut call)?, call.take("out"));
+    if is_of_arrays(&call)? {
+        return mapped_arrays(&call, "map_value_and_grad", out);
+    }
     let mut batched = batched(call, "map_value_and_grad")?;
     let n = batched.n_rows;
     let (out_values, out_gradients) = match out {

@@ -3,7 +3,7 @@
 //! `object` is the raw type with cheap calls, `state` the stored traces, `pytree` the shape of arguments, `record` one trace,
 //! `invalidate` checks the constants before a replay, and `probes` compares those of more than one word; `search` and `observe` find
 //! constants, and `unwatched` names those that cannot be
-//! watched, `audit` their check, `keywords` the keyword arguments; `calls`, `gradients`, `derivatives` and `map` are methods;
+//! watched, `audit` their check, `keywords` the keyword arguments; `calls`, `gradients`, `derivatives`, `sparse` and `map` are methods;
 //! `batches` is for oracles.
 
 mod answers;
@@ -45,6 +45,7 @@ mod program;
 mod pytree;
 mod record;
 mod search;
+mod sparse;
 mod state;
 mod states;
 mod transform;

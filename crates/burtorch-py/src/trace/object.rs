@@ -16,7 +16,7 @@ use pyo3::types::PyTuple;
 use super::keywords::{self, Keywords};
 use super::state::{FunctionState, Scalars};
 use super::states::{InUse, States, state_of};
-use super::{audit, calls, derivatives, file, gradients, long_arrays, map, transforms};
+use super::{audit, calls, derivatives, file, gradients, long_arrays, map, sparse, transforms};
 use crate::convert::entry::{caught, entered, raise_python};
 use crate::convert::refusals::{NeedsArrays, is_tracing, needed_arrays};
 use crate::convert::signals::{failed_twice, text_of};
@@ -246,13 +246,13 @@ const METHODS: &[(Keywords, Method)] = &[
     (own("forget", &[]), calls::forget),
     (passed_on("vjp", &[]), derivatives::vjp),
     (passed_on("jvp", &[]), derivatives::jvp),
-    (passed_on("hvp", &[]), derivatives::hvp),
+    (passed_on("hvp", &["argnums"]), derivatives::hvp),
     (passed_on("hessian", &["argnums", "out"]), derivatives::hessian),
     (passed_on("jacobian", &["argnums", "out"]), derivatives::jacobian),
-    (passed_on("hessian_sparsity", &[]), derivatives::hessian_sparsity),
-    (passed_on("jacobian_sparsity", &[]), derivatives::jacobian_sparsity),
-    (passed_on("sparse_hessian", &["out"]), derivatives::sparse_hessian),
-    (passed_on("sparse_jacobian", &["out"]), derivatives::sparse_jacobian),
+    (passed_on("hessian_sparsity", &["argnums"]), sparse::hessian_sparsity),
+    (passed_on("jacobian_sparsity", &["argnums"]), sparse::jacobian_sparsity),
+    (passed_on("sparse_hessian", &["argnums", "out"]), sparse::sparse_hessian),
+    (passed_on("sparse_jacobian", &["argnums", "out"]), sparse::sparse_jacobian),
     (passed_on("map", MAP_OPTIONS), map::map),
     (passed_on("map_value_and_grad", MAP_OPTIONS), map::map_value_and_grad),
     (own("__reduce__", &[]), file::reduce),
@@ -269,6 +269,27 @@ const fn passed_on(method: &'static str, options: &'static [&'static str]) -> Ke
 /// Options only.
 const fn own(method: &'static str, options: &'static [&'static str]) -> Keywords {
     Keywords { method, options, are_passed_on: false }
+}
+
+/// What a call has done, or `again`, if its body needs Arrays: it is traced with them from now on.
+pub fn or_with_arrays<'py, T>(
+    done: PyResult<T>,
+    make: impl Fn() -> Call<'py>,
+    again: impl FnOnce() -> PyResult<T>,
+) -> PyResult<T> {
+    let Err(error) = done else { return done };
+    let needs = if is_tracing() { NeedsArrays::No } else { needed_arrays() };
+    if needs == NeedsArrays::No {
+        return Err(error);
+    }
+    let call = make();
+    match call.with(|state| state.uses_arrays = true).and_then(|()| again()) {
+        Err(with_arrays) if needs == NeedsArrays::Perhaps && with_arrays.is_instance_of::<PyException>(call.py()) => {
+            call.with(|state| state.uses_arrays = false)?;
+            Err(failed_twice(call.py(), &with_arrays, error))
+        }
+        again => again,
+    }
 }
 
 /// Any method, with its arguments as Python objects.
@@ -305,27 +326,11 @@ pub(super) unsafe extern "C" fn method<const K: usize>(
         {
             return raise_python(error);
         }
-        let mut done = match TAKES_LONG_ARRAYS.contains(&K) && long_arrays::are_meant(&call) {
+        let done = match TAKES_LONG_ARRAYS.contains(&K) && long_arrays::are_meant(&call) {
             true => long_arrays::run(call, run, make),
             false => run(call),
         };
-        // The body needs Arrays: it is traced with them from now on.
-        if done.is_err() && !is_tracing() {
-            let needs = needed_arrays();
-            if needs != NeedsArrays::No {
-                let again = make().with(|state| state.uses_arrays = true).and_then(|()| run(make()));
-                done = match (again, done) {
-                    (Err(with_arrays), Err(error))
-                        if needs == NeedsArrays::Perhaps && with_arrays.is_instance_of::<PyException>(py) =>
-                    {
-                        let back = make().with(|state| state.uses_arrays = false);
-                        back.and(Err(failed_twice(py, &with_arrays, error)))
-                    }
-                    (again, _) => again,
-                };
-            }
-        }
-        match done {
+        match or_with_arrays(done, make, || run(make())) {
             Ok(result) => match super::primitive::raised() {
                 None => result.into_ptr(),
                 Some(error) => raise_python(error),

@@ -385,7 +385,7 @@ impl Observer {
         // The state of a lock matters if code of the body reads it.
         let is_of_a_lock = name.starts_with("lock.") || name.starts_with("RLock.");
         let is_read = || -> PyResult<bool> {
-            Ok(!is_standard(frame.py(), &module_of(frame)?.1) && !(name.contains("acquire") && is_dropped(frame)?))
+            Ok(!(is_standard(frame.py(), &module_of(frame)?.1) || name.contains("acquire") && is_dropped(frame)?))
         };
         if is_of_a_lock && !is_read()? {
             return Ok(());

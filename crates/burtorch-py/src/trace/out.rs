@@ -22,8 +22,8 @@ use crate::convert::errors::if_any;
 
 /// Arrays for results, in the containers of those results.
 pub struct Out<'py> {
+    given: Bound<'py, PyAny>,
     nest: Nest,
-    leaves: Vec<Bound<'py, PyAny>>,
     arrays: Vec<Array>,
     shapes: Vec<Vec<usize>>,
 }
@@ -70,43 +70,44 @@ impl<'py> Out<'py> {
         let found = leaves.iter().enumerate().map(|(k, leaf)| writable(leaf, &name(k)));
         let (arrays, shapes): (Vec<_>, _) = found.collect::<PyResult<Vec<_>>>()?.into_iter().unzip();
         refuse_overlap(py, &leaves.iter().collect::<Vec<_>>(), &arrays.iter().collect::<Vec<_>>())?;
-        Ok(Out { nest, leaves, arrays, shapes })
+        Ok(Out { given: out.clone(), nest, arrays, shapes })
     }
 
-    fn check_nest(&self, py: Python<'py>, results: &Nest) -> PyResult<()> {
+    /// The same with dicts in the order of the results, if theirs is another one.
+    fn ordered(&self, py: Python<'py>, results: &Nest) -> PyResult<Option<Self>> {
         if self.nest.same(py, results) {
-            return Ok(());
+            return Ok(None);
+        }
+        let ordered = Self::of(&results.ordered(&self.given)?)?;
+        if ordered.nest.same(py, results) {
+            return Ok(Some(ordered));
         }
         let (n, m) = (results.len(), self.nest.len());
         let message = format!("out must have the containers of the result, with {n} arrays, found {m}");
         Err(PyValueError::new_err(message))
     }
 
-    /// The given arrays, in their containers.
-    fn object(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.nest.build(py, &mut self.leaves.iter().cloned())
-    }
-
     /// Copies a result of numbers and NumPy arrays.
     pub fn fill(&self, result: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = result.py();
         let mut leaves = Vec::new();
-        self.check_nest(py, &Nest::of(result, &mut leaves)?)?;
+        let ordered = self.ordered(py, &Nest::of(result, &mut leaves)?)?;
+        let Out { nest, arrays, shapes, .. } = ordered.as_ref().unwrap_or(self);
         let mut numbers = Vec::with_capacity(leaves.len());
-        for (k, (leaf, shape)) in leaves.iter().zip(&self.shapes).enumerate() {
+        for (k, (leaf, shape)) in leaves.iter().zip(shapes).enumerate() {
             let (extents, own) = match Array::of(leaf) {
                 Some(found) => (found.shape().to_vec(), found.floats()),
                 None => (Vec::new(), vec![leaf.extract::<f64>()?]),
             };
             if *shape != extents {
-                return Err(misfit(py, &self.nest, k, &extents, shape));
+                return Err(misfit(py, nest, k, &extents, shape));
             }
             numbers.push(own);
         }
-        for (array, numbers) in self.arrays.iter().zip(numbers) {
+        for (array, numbers) in arrays.iter().zip(numbers) {
             array.write(numbers.into_iter());
         }
-        self.object(py)
+        Ok(self.given.clone())
     }
 
     /// Copies the results of a finished path; of a pair only the second part.
@@ -116,21 +117,22 @@ impl<'py> Out<'py> {
             [value, gradient] if is_pair => (value.len(), gradient),
             _ => (0, results),
         };
-        self.check_nest(py, nest)?;
+        let ordered = self.ordered(py, nest)?;
+        let Out { nest, arrays, shapes, .. } = ordered.as_ref().unwrap_or(self);
         let types = path.program.output_types();
-        for (k, (shape, ty)) in self.shapes.iter().zip(&types[first..]).enumerate() {
+        for (k, (shape, ty)) in shapes.iter().zip(&types[first..]).enumerate() {
             if *shape != ty.dims[..] {
-                return Err(misfit(py, &self.nest, k, &ty.dims, shape));
+                return Err(misfit(py, nest, k, &ty.dims, shape));
             }
             if !path.is_float(first + k) {
-                let place = self.nest.place(py, k);
+                let place = nest.place(py, k);
                 return Err(PyTypeError::new_err(format!("out{place} is for a result that is not an array of floats")));
             }
         }
-        for (k, array) in self.arrays.iter().enumerate() {
+        for (k, array) in arrays.iter().enumerate() {
             path.write(first + k, array);
         }
-        let object = self.object(py)?;
+        let object = self.given.clone();
         if !is_pair {
             return Ok(object);
         }

@@ -377,7 +377,7 @@ impl FunctionState {
 
     /// Whether calls with long arrays are tried with Arrays.
     pub fn takes_long_arrays(&self) -> bool {
-        !self.uses_arrays && !self.needs_values && self.options.dtype == DType::Float64
+        !self.uses_arrays && !self.needs_values
     }
 
     /// Drops all traces if one of their constants has changed. Returns them, to be dropped when the state is no longer in

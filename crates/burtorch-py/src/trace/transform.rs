@@ -19,6 +19,7 @@ use crate::array::append::{append_call, innermost};
 use crate::array::arguments::Given;
 use crate::array::array::PyArray;
 use crate::array::trace::{Active, ArrayTrace, Source, current};
+use crate::convert::arrays::Kind;
 use crate::convert::buffer::type_name;
 use crate::convert::errors::{derived, if_any, instead};
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
@@ -47,6 +48,26 @@ impl Argnums {
             let message = "argnums must be the number of an argument, or a sequence of such numbers";
             instead(which.py(), error, PyTypeError::new_err(message))
         })
+    }
+
+    /// Arguments, and the directions behind them: one for each selected argument.
+    pub fn with_directions<'a, 'py>(
+        &self,
+        method: &str,
+        positional: &'a [Bound<'py, PyAny>],
+    ) -> PyResult<(&'a [Bound<'py, PyAny>], &'a [Bound<'py, PyAny>])> {
+        let n = positional.len();
+        let directions = match self {
+            Argnums::All => n / 2,
+            Argnums::One(_) => 1,
+            Argnums::Many(all) => all.len(),
+        };
+        if n == 0 || directions == 0 || 2 * directions > n || *self == Argnums::All && !n.is_multiple_of(2) {
+            let behind = if *self == Argnums::All { "as many directions" } else { "a direction for each of argnums" };
+            let message = format!("{method}() takes the arguments followed by {behind}, found {n} in total");
+            return Err(PyTypeError::new_err(message));
+        }
+        Ok(positional.split_at(n - directions))
     }
 
     /// The selected arguments, of `n`.
@@ -96,7 +117,7 @@ pub struct Transform {
     pub(super) name: &'static str,
     pub(super) rule: Rule,
     pub(super) function: Py<PyAny>,
-    argnums: Argnums,
+    pub(super) argnums: Argnums,
     pub(super) has_aux: bool,
 }
 collected!(Transform: function, rule);
@@ -121,6 +142,8 @@ pub struct Arguments<'py> {
     /// All their leaves.
     pub leaves: Vec<Bound<'py, PyAny>>,
     pub types: Vec<Type>,
+    /// The float types of those that are arrays of floats.
+    pub kinds: Vec<Option<Kind>>,
 }
 
 impl<'py> Arguments<'py> {
@@ -128,12 +151,16 @@ impl<'py> Arguments<'py> {
         let mut leaves = Vec::new();
         let nests = positional.iter().map(|x| Nest::of(x, &mut leaves)).collect::<PyResult<Vec<_>>>()?;
         let mut types = Vec::with_capacity(leaves.len());
+        let mut kinds = Vec::with_capacity(leaves.len());
         for leaf in &leaves {
             if is_of_graph(leaf) {
                 return Err(needs_arrays(py, &format!("{name}()")));
             }
             match Given::of(leaf)? {
-                Some(given) => types.push(given.type_of()),
+                Some(given) => {
+                    types.push(given.type_of());
+                    kinds.push(given.float_kind());
+                }
                 None if holds_values(leaf)? => return Err(needs_arrays(py, &format!("{name}()"))),
                 None => {
                     let found = type_name(leaf);
@@ -143,7 +170,7 @@ impl<'py> Arguments<'py> {
                 }
             }
         }
-        Ok(Arguments { nests, leaves, types })
+        Ok(Arguments { nests, leaves, types, kinds })
     }
 
     /// The leaves of argument `k`.
@@ -165,6 +192,8 @@ pub struct Child<'py> {
     pub operands: Vec<Bound<'py, PyAny>>,
     /// Containers of the body's result.
     pub nest: Nest,
+    /// The float types that derivatives among its leaves have.
+    pub kinds: Vec<Option<Kind>>,
 }
 
 impl<'py> Child<'py> {
@@ -178,6 +207,19 @@ impl<'py> Child<'py> {
         let operands = [&self.operands, more].concat();
         let Some(trace) = innermost(py, &operands) else { return Err(not_in_a_trace(py, "this")) };
         append_call(&trace, program, &operands)
+    }
+
+    /// Arrays in containers of the body's result, of which they are the leaves from `first` on.
+    pub fn built(
+        &self,
+        py: Python<'py>,
+        nest: &Nest,
+        first: usize,
+        leaves: &mut dyn Iterator<Item = Bound<'py, PyArray>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let tagged =
+            leaves.zip(&self.kinds[first..]).map(|(leaf, &kind)| Ok(PyArray::as_derivative(leaf, kind)?.into_any()));
+        nest.build(py, &mut tagged.collect::<PyResult<Vec<_>>>()?.into_iter())
     }
 
     /// The containers of the first result, and those of the rest, which is auxiliary.
@@ -212,16 +254,17 @@ pub fn traced_child<'py>(
     let dtype = outer.get().dtype();
     let active = Active::begin(Some(outer), py, name, dtype, source)?;
     let mut inputs = Vec::with_capacity(types.len());
-    for &ty in types {
-        inputs.push(active.input(ty)?.into_any());
+    for (&ty, &kind) in types.iter().zip(&arguments.kinds) {
+        inputs.push(active.argument(ty, kind)?.into_any());
     }
     let mut inputs = inputs.into_iter();
     let given = arguments.nests.iter().map(|nest| nest.build(py, &mut inputs)).collect::<PyResult<Vec<_>>>()?;
     let result = call(PyTuple::new(py, given)?)?;
-    let Returned { nest, values } = Returned::of(&active, name, &result)?;
+    let Returned { nest, values, kinds } = Returned::of(&active, name, &result)?;
     let ended = active.finish(&values)?;
     let captures = ended.captures.into_iter().map(|array| array.into_bound(py).into_any());
-    Ok(Child { program: ended.program, operands: arguments.leaves.iter().cloned().chain(captures).collect(), nest })
+    let operands = arguments.leaves.iter().cloned().chain(captures).collect();
+    Ok(Child { program: ended.program, operands, nest, kinds })
 }
 
 impl Transform {
@@ -331,11 +374,14 @@ impl Transform {
         let none = py.None().into_bound(py);
         let mut all = Vec::with_capacity(chosen.len());
         for &k in chosen {
-            let mut leaves = arguments.leaves_of(k).map(|leaf| match arguments.is_float(leaf) {
-                true => found.next().map_or_else(|| none.clone(), Bound::into_any),
-                false => none.clone(),
+            let leaves = arguments.leaves_of(k).map(|leaf| match arguments.is_float(leaf) {
+                true => found.next().map_or(Ok(none.clone()), |gradient| {
+                    Ok(PyArray::as_derivative(gradient, arguments.kinds[leaf])?.into_any())
+                }),
+                false => Ok(none.clone()),
             });
-            all.push(arguments.nests[k].build(py, &mut leaves)?);
+            let leaves = leaves.collect::<PyResult<Vec<_>>>()?;
+            all.push(arguments.nests[k].build(py, &mut leaves.into_iter())?);
         }
         match self.argnums {
             Argnums::One(_) => Ok(all.swap_remove(0)),

@@ -24,14 +24,6 @@ fn transformed(py: Python<'_>, make: impl FnOnce() -> burtorch_core::Result<Arra
     asked(make).or_raise(py)
 }
 
-fn built<'py>(
-    py: Python<'py>,
-    nest: &Nest,
-    leaves: &mut dyn Iterator<Item = Bound<'py, PyArray>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    nest.build(py, &mut leaves.map(Bound::into_any))
-}
-
 fn pair<'py>(x: Bound<'py, PyAny>, y: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(PyTuple::new(x.py(), [x.clone(), y])?.into_any())
 }
@@ -40,7 +32,7 @@ fn pair<'py>(x: Bound<'py, PyAny>, y: Bound<'py, PyAny>) -> PyResult<Bound<'py, 
 pub fn checkpoint<'py>(py: Python<'py>, child: &Child<'py>) -> PyResult<Bound<'py, PyAny>> {
     let Some(trace) = present(py, &child.operands) else { return Err(not_in_a_trace(py, "this")) };
     let found = append_apart(&trace, &child.program, &child.operands, None)?;
-    built(py, &child.nest, &mut found.into_iter())
+    child.built(py, &child.nest, 0, &mut found.into_iter())
 }
 
 impl Transform {
@@ -53,7 +45,7 @@ impl Transform {
         nest: &Nest,
     ) -> PyResult<Bound<'py, PyAny>> {
         let found = child.call(py, child.program.selecting(n..n + nest.len()), &[])?;
-        built(py, nest, &mut found.into_iter())
+        child.built(py, nest, n, &mut found.into_iter())
     }
 
     /// Refuses a result that is not a single float.
@@ -167,42 +159,43 @@ impl Transform {
         named: Option<&Bound<'py, PyDict>>,
         with_value: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let n = positional.len();
-        if n == 0 || !n.is_multiple_of(2) {
-            let message =
-                format!("{}() takes the arguments followed by as many directions, found {n} in total", self.name);
-            return Err(PyTypeError::new_err(message));
-        }
-        let arguments = Arguments::of(py, self.name, &positional[..n / 2])?;
-        let ordered = arguments.nests.iter().zip(&positional[n / 2..]).map(|(nest, found)| nest.ordered(found));
+        let (positional, along) = self.argnums.with_directions(self.name, positional)?;
+        let arguments = Arguments::of(py, self.name, positional)?;
+        let chosen = self.argnums.among(positional.len())?;
+        let nests = || chosen.iter().map(|&k| &arguments.nests[k]);
+        let ordered = nests().zip(along).map(|(nest, found)| nest.ordered(found));
         let directions = Arguments::of(py, self.name, &ordered.collect::<PyResult<Vec<_>>>()?)?;
-        if !arguments.nests.iter().zip(&directions.nests).all(|(x, y)| x.same(py, y)) {
+        if !nests().zip(&directions.nests).all(|(x, y)| x.same(py, y)) {
             let message = format!("{} takes directions with the structure of the arguments", self.text(py));
             return Err(derived(py, "TraceError", message));
         }
-        self.check_alike(py, "directions", &arguments.types, &directions.types)?;
+        let moving: Vec<_> = chosen.iter().flat_map(|&k| arguments.leaves_of(k)).collect();
+        let types: Vec<_> = moving.iter().map(|&leaf| arguments.types[leaf]).collect();
+        self.check_alike(py, "directions", &types, &directions.types)?;
         let child = self.child(py, &arguments, &arguments.types, vec![false; arguments.leaves.len()], named)?;
         let (nest, auxiliary) = child.split(py, &self.text(py), self.has_aux)?;
-        let floats: Vec<_> = (0..arguments.leaves.len()).filter(|&leaf| arguments.is_float(leaf)).collect();
-        let by: Vec<_> = floats.iter().map(|&leaf| Variable::Input(leaf)).collect();
-        let along: Vec<_> = floats.iter().map(|&leaf| directions.leaves[leaf].clone()).collect();
+        let floats = moving.iter().zip(&directions.leaves).filter(|(leaf, _)| arguments.is_float(**leaf));
+        let (by, along): (Vec<_>, Vec<_>) =
+            floats.map(|(&leaf, direction)| (Variable::Input(leaf), direction.clone())).unzip();
         let n = nest.len();
         let program = transformed(py, || child.program.selecting(0..n).jvp(&by))?;
         let mut found = child.call(py, program, &along)?;
         let mut changes = found.split_off(n).into_iter();
         let none = py.None().into_bound(py);
-        let mut changes = found.iter().map(|value| match value.get().type_of().element {
-            Element::Float => changes.next().map_or_else(|| none.clone(), Bound::into_any),
-            _ => none.clone(),
+        let changes = found.iter().zip(&child.kinds).map(|(value, &kind)| match value.get().type_of().element {
+            Element::Float => {
+                changes.next().map_or(Ok(none.clone()), |change| Ok(PyArray::as_derivative(change, kind)?.into_any()))
+            }
+            _ => Ok(none.clone()),
         });
-        let change = nest.build(py, &mut changes)?;
+        let change = nest.build(py, &mut changes.collect::<PyResult<Vec<_>>>()?.into_iter())?;
         let auxiliary = auxiliary.map(|nest| self.auxiliary(py, &child, n, nest)).transpose()?;
         match (with_value, auxiliary) {
             (false, None) => Ok(change),
             (false, Some(auxiliary)) => pair(change, auxiliary),
-            (true, None) => pair(built(py, nest, &mut found.into_iter())?, change),
+            (true, None) => pair(child.built(py, nest, 0, &mut found.into_iter())?, change),
             (true, Some(auxiliary)) => {
-                let value = built(py, nest, &mut found.into_iter())?;
+                let value = child.built(py, nest, 0, &mut found.into_iter())?;
                 Ok(PyTuple::new(py, [value, change, auxiliary])?.into_any())
             }
         }
@@ -237,7 +230,7 @@ impl Transform {
         let mut found = child.call(py, program, &seeds)?;
         let gradients = found.split_off(n);
         let gradient = self.shaped(py, &arguments, &chosen, &mut gradients.into_iter())?;
-        let value = built(py, nest, &mut found.into_iter())?;
+        let value = child.built(py, nest, 0, &mut found.into_iter())?;
         match auxiliary {
             None => pair(value, gradient),
             Some(nest) => {
@@ -265,7 +258,7 @@ impl Transform {
         if let Some(over) = reduce {
             let program = transformed(py, || totalled(&child.program, &in_axes, over, rows))?;
             let found = child.call(py, program, &[])?;
-            return built(py, &child.nest, &mut found.into_iter());
+            return child.built(py, &child.nest, 0, &mut found.into_iter());
         }
         let out = axes_of(out_axes, std::slice::from_ref(&child.nest), "out_axes")?;
         let mapped: Vec<_> = (0..are_mapped.len()).filter(|&k| are_mapped[k]).collect();
@@ -289,6 +282,6 @@ impl Transform {
         }
         let program = transformed(py, || batched(&child.program, &in_axes, &to, rows))?;
         let found = child.call(py, program, &[])?;
-        built(py, &child.nest, &mut found.into_iter())
+        child.built(py, &child.nest, 0, &mut found.into_iter())
     }
 }

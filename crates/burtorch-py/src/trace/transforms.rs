@@ -187,7 +187,8 @@ fn jvp<'py>(
     at_once(along, "jvp", primals, tangents)
 }
 
-/// The Hessian times a direction: `hvp(f)(x, ..., v, ...)`, where the arguments are followed by one direction each.
+/// The Hessian times a direction: `hvp(f)(x, ..., v, ...)`, where the arguments are followed by one direction each, or by one for
+/// each argument of argnums, by which f is then differentiated.
 ///
 /// `hvp(f, primals, tangents)` is an immediate call. Costs a few times as much as the gradient; the Hessian is never formed.
 ///
@@ -196,13 +197,14 @@ fn jvp<'py>(
 ///     >>> bt.hvp(lambda x: x**3)(2.0, 1.0)
 ///     12.0
 #[pyfunction]
-#[pyo3(signature = (f, primals=None, tangents=None))]
+#[pyo3(signature = (f, primals=None, tangents=None, *, argnums=None))]
 fn hvp<'py>(
     f: &Bound<'py, PyAny>,
     primals: Option<&Bound<'py, PyAny>>,
     tangents: Option<&Bound<'py, PyAny>>,
+    argnums: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let product = kept_or(f, "hvp", (Argnums::All, false), |argnums| {
+    let product = kept_or(f, "hvp", (Argnums::of(argnums)?, false), |argnums| {
         of_gradient(f, "hvp", Rule::Jvp { with_value: false }, argnums, false)
     })?;
     at_once(product, "hvp", primals, tangents)
@@ -391,7 +393,15 @@ fn derived<'py>(f: &Bound<'py, PyAny>, Derived(name, argnums): &Derived) -> PyRe
         "hvp" => of_gradient(body, name, Rule::Jvp { with_value: false }, argnums, false)?,
         "vjp" => transform(body, name, Rule::Vjp, argnums, false)?,
         "value_and_param_grad" => transform(body, name, Rule::ParamGrad, argnums, false)?,
-        _ => transform(body, name, Rule::Vmap { in_axes: zero()?, out_axes: zero()?, reduce: None }, argnums, false)?,
+        _ => {
+            let rows = Rule::Vmap { in_axes: zero()?, out_axes: zero()?, reduce: None };
+            if *name == "map" {
+                transform(body, name, rows, argnums, false)?
+            } else {
+                let both = transform(body, "value_and_grad", Rule::Grad { with_value: true }, argnums, false)?;
+                transform(Bound::new(py, both)?.as_any(), name, rows, Argnums::All, false)?
+            }
+        }
     };
     function(f, made)
 }

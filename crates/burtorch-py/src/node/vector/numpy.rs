@@ -219,11 +219,19 @@ fn by_name<'py>(
         "minimum" => "min",
         "square" => "sqr",
         "reciprocal" => "inv",
+        // SciPy's.
+        "gammaln" => "lgamma",
+        "psi" => "digamma",
+        "expit" => "sigmoid",
         other => other,
     };
     if method == "__call__" && burtorch_core::Op::from_name(ours).is_some() {
         let inputs = inputs.iter().map(|x| without_numpy_scalar(&x)).collect::<PyResult<Vec<_>>>()?;
         return py.import("burtorch._core")?.getattr(ours)?.call1(PyTuple::new(py, inputs)?);
+    }
+    let special = py.import("burtorch._numpy_ufuncs")?.getattr("SPECIAL")?;
+    if method == "__call__" && special.contains(name)? {
+        return special.get_item(name)?.call1(inputs);
     }
     let form = if method == "__call__" { String::new() } else { format!(".{method}") };
     let message = format!("numpy.{name}{form} does not take Values; burtorch has no op of that name{NUMBER_ALONE}");
