@@ -8,7 +8,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::super::columns::LONG;
 use super::super::dims::{Axes, Dims, bad};
-use super::super::instr::{ArrayOp, ArrayProgram, Data, Element, Length, Reduce, Shared, Type, ValueId, View};
+use super::super::instr::{
+    ArrayInstr, ArrayOp, ArrayProgram, Data, Element, Length, Reduce, Shared, Type, ValueId, View,
+};
 use super::super::lower::ROW;
 use super::chained::{Read, chained, is_elementwise, joins_columns};
 use super::place::{Place, Source};
