@@ -52,7 +52,7 @@ pub(super) fn ready<T>(
 
 /// Arguments, then a direction for each: `f.jvp(x, v)`, `f.jvp(x, y, vx, vy)`.
 fn with_direction<'py>(call: &Call<'py>, method: &str) -> PyResult<Option<(Arguments<'py>, Vec<f64>)>> {
-    let (positional, along) = Argnums::All.with_directions(method, &call.positional)?;
+    let [positional, along] = Argnums::All.with_directions(method, &call.positional)?;
     let Some(arguments) = Arguments::unless_arrays(call, positional, method)? else { return Ok(None) };
     let Some(direction) = Arguments::unless_arrays(call, along, method)? else { return Ok(None) };
     if let Some(place) = arguments.tree.differs(call.py(), &direction.tree) {

@@ -55,7 +55,7 @@ impl Argnums {
         &self,
         method: &str,
         positional: &'a [Bound<'py, PyAny>],
-    ) -> PyResult<(&'a [Bound<'py, PyAny>], &'a [Bound<'py, PyAny>])> {
+    ) -> PyResult<[&'a [Bound<'py, PyAny>]; 2]> {
         let n = positional.len();
         let directions = match self {
             Argnums::All => n / 2,
@@ -67,7 +67,8 @@ impl Argnums {
             let message = format!("{method}() takes the arguments followed by {behind}, found {n} in total");
             return Err(PyTypeError::new_err(message));
         }
-        Ok(positional.split_at(n - directions))
+        let (arguments, directions) = positional.split_at(n - directions);
+        Ok([arguments, directions])
     }
 
     /// The selected arguments, of `n`.

@@ -159,7 +159,7 @@ impl Transform {
         named: Option<&Bound<'py, PyDict>>,
         with_value: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (positional, along) = self.argnums.with_directions(self.name, positional)?;
+        let [positional, along] = self.argnums.with_directions(self.name, positional)?;
         let arguments = Arguments::of(py, self.name, positional)?;
         let chosen = self.argnums.among(positional.len())?;
         let nests = || chosen.iter().map(|&k| &arguments.nests[k]);
