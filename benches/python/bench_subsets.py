@@ -2,10 +2,11 @@
 
     python bench_subsets.py [--rounds 201]
 
-Times are of calls from Python. Each round times the loss, and each set after a whole gradient, in turn. Ratios are
-medians over rounds, so that a temporary slowdown of the machine has no effect, and then those of the least times, which
-a machine that is always busy hardly changes. The bits of each set are compared with
-those of the gradient first. In place: `out=` for all parameters, in the memory of the whole gradient.
+Times are of calls from Python. Each round times the loss, and each set in turn, beside a whole gradient; each of them
+the second time in a row, so that caches are in the state that a loop over it leaves. Ratios are medians over rounds, so
+that a temporary slowdown of the machine has no effect, and then those of the least times, which a machine that is
+always busy hardly changes. The bits of each set are compared with those of the gradient first. In place: `out=` for all
+parameters, in the memory of the whole gradient.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import burtorch as bt
 
 
 def timed(call: Callable[[], Any]) -> float:
-    """Microseconds of a call."""
+    """Microseconds of a call, after one that is not timed."""
+    call()
     start = time.perf_counter()
     call()
     return (time.perf_counter() - start) * 1e6
@@ -91,7 +93,7 @@ def of_model(name: str, model: Any, batch: tuple[Any, Any], rounds: int) -> None
     for _ in range(rounds):
         loss = timed(lambda: oracle.loss(*batch))
         for key, call in calls:
-            # Measured with each call, so that caches are in the same state.
+            # Measured with each call, so that both are of the same moment.
             gradient = timed(lambda: oracle.grad(*batch, out=whole))
             took = timed(call)
             to_full[key].append(took / gradient)
