@@ -73,6 +73,23 @@ def test_some_gradients_have_the_bits_of_all(make, dtype, threads):
         assert set(params.grads) == {3.0}
 
 
+@pytest.mark.parametrize(("dtype", "lanes"), [("float64", 2), ("float64", None), ("float32", 4), ("float32", None)])
+def test_many_layers_and_groups_of_samples_have_the_bits_of_all(dtype, lanes):
+    """The order in which groups of samples are added does not depend on which layers of a pass are skipped."""
+    sizes, rng = [4] * 25, np.random.default_rng(1)
+    model = bt.nn.MLP(bt.Parameters(dtype=dtype, seed=2), sizes)
+    oracle, d = bt.Oracle(model, **({"lanes": lanes} if lanes else {})), model.params.n
+    x, y = rng.normal(size=(63, 4)), rng.normal(size=(63, 4))
+    full = np.array(oracle.grad(x, y))
+    for wanted in (range(d - 1, d), range(d - 100, d - 90), range(d // 2, d), range(d // 3, d // 2), range(3, 9)):
+        expected = full[wanted.start : wanted.stop].tobytes()
+        assert np.array(oracle.grad(x, y, wanted=wanted)).tobytes() == expected
+        model.params.freeze([(0, wanted.start)] if wanted.start else [])
+        model.params.freeze((wanted.stop, d)) if wanted.stop < d else None
+        assert np.array(oracle.grad(x, y))[wanted.start : wanted.stop].tobytes() == expected
+        model.params.unfreeze((0, d))
+
+
 @pytest.mark.parametrize("make", [char_model, gpt_model, mlp_model])
 def test_freezing_leaves_the_other_bits(make):
     model = make("float32")

@@ -1,8 +1,8 @@
-//! The lowest node of a sweep for some gradients only.
+//! What a sweep will meet: the lowest node for some gradients only, and how many dense layers.
 //!
-//! Promises: no gradient below it is requested. Reads each scalar node and each block once.
+//! Promises: no gradient below that node is requested. Reads each scalar node and each block once.
 
-use crate::graph::{BlockHeader, OperandRun, TokenRecord, Topology, is_over_tokens};
+use crate::graph::{AffineRecord, BlockHeader, OperandRun, TokenRecord, Topology, is_over_tokens};
 use crate::ops::{Arity, Op};
 use crate::params::Gradients;
 use crate::scalar::Float;
@@ -29,13 +29,13 @@ pub(super) fn floor<E: Float>(
     let mut floor = root + 1;
     let mut node = graph.block_tail(root).unwrap_or(root) + 1;
     while node > bottom {
-        // What blocks keep for the sweep, thousands of numbers of attention.
-        node -= n_constants(&graph.ops[bottom as usize..node as usize]) as u32;
-        if node == bottom {
-            break;
-        }
         node -= 1;
         let op = graph.op(node);
+        if op == Op::Constant {
+            // What blocks keep for the sweep, thousands of numbers of attention.
+            node -= n_constants(&graph.ops[bottom as usize..node as usize]) as u32;
+            continue;
+        }
         let arity = op.info().arity;
         if matches!(arity, Arity::Unary | Arity::Binary | Arity::WithConstant) {
             continue;
@@ -43,10 +43,13 @@ pub(super) fn floor<E: Float>(
         let mut reads = false;
         if arity == Arity::Block {
             let at = graph.operands[node as usize][0];
-            // Most blocks of a GPT, whose records have one form.
-            match is_over_tokens(op) {
-                true => reads = TokenRecord::read(graph.extra, at).runs().any(wants),
-                false => graph.for_each_operand(node, |run| reads = reads || wants(run)),
+            // The forms of records that most blocks have, a dense layer and those of a GPT, without a call for each run.
+            match op {
+                Op::Affine => {
+                    AffineRecord::read(graph.extra, at).for_each_run(graph.extra, |run| reads = reads || wants(run))
+                }
+                _ if is_over_tokens(op) => reads = TokenRecord::has_run(graph.extra, at, wants),
+                _ => graph.for_each_operand(node, |run| reads = reads || wants(run)),
             }
             node = BlockHeader::read(graph.extra, at).first;
         } else {
@@ -59,12 +62,26 @@ pub(super) fn floor<E: Float>(
     floor
 }
 
+/// How many dense layers lie at or below a root.
+pub(super) fn n_dense(graph: Topology<'_>, root: u32) -> usize {
+    let (mut n, mut node) = (0, graph.block_tail(root).unwrap_or(root) + 1);
+    while node > 0 {
+        node -= 1;
+        let op = graph.op(node);
+        if op == Op::Constant {
+            node -= n_constants(&graph.ops[..node as usize]) as u32;
+        } else if op.info().arity == Arity::Block {
+            n += usize::from(op == Op::Affine);
+            node = BlockHeader::read(graph.extra, graph.operands[node as usize][0]).first;
+        }
+    }
+    n
+}
+
 /// How many of the last ops are constants. Blocks of 64 are compared at once.
 fn n_constants(ops: &[Op]) -> usize {
-    if ops.last() != Some(&Op::Constant) {
-        return 0;
-    }
-    let are_constants = |ops: &[Op]| ops.iter().fold(true, |all, &op| all & (op == Op::Constant));
+    let is_other = |found: u8, &op: &Op| found | (op as u8 ^ Op::Constant as u8);
+    let are_constants = |ops: &[Op]| ops.iter().fold(0, is_other) == 0;
     let together: usize = ops.rchunks_exact(64).take_while(|ops| are_constants(ops)).map(<[Op]>::len).sum();
     together + ops[..ops.len() - together].iter().rev().take_while(|&&op| op == Op::Constant).count()
 }

@@ -253,7 +253,7 @@ impl<S: BlockMath> Graph<'_, S> {
         debug_assert!(roots.is_sorted_by_key(|(root, _)| root.0));
         let places = self.place_stores(params)?;
         if let Some(deferred) = &mut deferred {
-            deferred.prepare()?;
+            deferred.prepare(floor::n_dense(self.topology(), top.0))?;
         }
         let fresh = self.ready_adjoints_of(roots);
         let topology = self.topology();

@@ -1,20 +1,19 @@
 //! Dense layers whose weight gradients are deferred until several groups of samples have been swept, so that one pass over the
 //! weights serves all of them.
 //!
-//! Promises: deferred work is done in the order of nodes, and so of samples, whatever the order of its arrival; its memory has
-//! a fixed size, allocated once. Does not know batches, or how gradients are computed.
+//! Promises: deferred work is done in the order of nodes, and so of samples, whatever the order of its arrival; all of a pass
+//! waits, so the order does not depend on which layers of a pass are deferred. Memory is reused by the next pass. Does not know
+//! batches, or how gradients are computed.
 
 use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::kernels::PANEL;
+use crate::memory::reserve_in;
 use crate::scalar::Scalar;
 
 /// Samples whose weight gradients are computed at once; activations of more would not fit the second-level cache.
 const BLOCK: usize = 64;
-
-/// Layers that can be deferred.
-const CAPACITY: usize = 64;
 
 /// The largest number of groups in one pass over the weights: 64 samples in the narrowest lanes.
 pub(crate) const MAX_GROUPS: usize = BLOCK / 2;
@@ -32,9 +31,6 @@ pub(crate) struct DenseLayer {
 }
 
 impl DenseLayer {
-    /// A placeholder.
-    const NONE: Self = DenseLayer { n_in: 0, n_out: 0, w_slot: 0, w_start: 0, bias_source: 0, bias_start: 0 };
-
     /// The range of the weights among the values of their slot.
     pub(crate) fn weights(&self) -> Range<usize> {
         let start = self.w_start as usize;
@@ -54,34 +50,32 @@ pub(crate) type Application = (u32, u32);
 /// Dense layers whose weight gradients have not been added yet.
 #[derive(Debug)]
 pub(crate) struct Deferred<S> {
-    waiting: [(DenseLayer, Application); CAPACITY],
-    n: usize,
-    /// How many were added since the last complete pass; some may have been processed already.
-    n_came: usize,
+    waiting: Vec<(DenseLayer, Application)>,
     /// The kernel's workspace.
     pub(crate) panel: Vec<S>,
 }
 
 impl<S: Scalar> Deferred<S> {
     pub(crate) fn new() -> Self {
-        Deferred { waiting: [(DenseLayer::NONE, (0, 0)); CAPACITY], n: 0, n_came: 0, panel: Vec::new() }
+        Deferred { waiting: Vec::new(), panel: Vec::new() }
     }
 
-    /// Allocates the workspace; no layer is deferred afterwards.
-    pub(crate) fn prepare(&mut self) -> Result<()> {
-        (self.n, self.n_came) = (0, 0);
+    /// Allocates memory for so many layers, and the workspace; no layer is deferred afterwards.
+    pub(crate) fn prepare(&mut self, n_layers: usize) -> Result<()> {
+        let what = "the working memory of weight gradients";
+        self.waiting.clear();
+        reserve_in(&mut self.waiting, n_layers, what)?;
         let need = PANEL * Self::groups();
         let more = need - self.panel.len();
-        let what = "the working memory of weight gradients";
         let bytes = more * size_of::<S>();
         self.panel.try_reserve_exact(more).map_err(|_| Error::OutOfMemory { bytes, what })?;
         self.panel.resize(need, S::lit(0.0));
         Ok(())
     }
 
-    /// Bytes of the workspace.
+    /// Bytes of both.
     pub(crate) fn bytes(&self) -> usize {
-        self.panel.capacity() * size_of::<S>()
+        self.waiting.capacity() * size_of::<(DenseLayer, Application)>() + self.panel.capacity() * size_of::<S>()
     }
 
     const fn groups() -> usize {
@@ -89,17 +83,10 @@ impl<S: Scalar> Deferred<S> {
         if n < MAX_GROUPS { n } else { MAX_GROUPS }
     }
 
-    /// Defers a layer; `true` when all must be processed.
-    pub(crate) fn push(&mut self, layer: DenseLayer, at: Application) -> bool {
-        self.waiting[self.n] = (layer, at);
-        self.n += 1;
-        self.n_came += 1;
-        self.n_came == CAPACITY
-    }
-
-    /// Records that all have been processed.
-    pub(crate) fn none_left(&mut self) {
-        self.n_came = 0;
+    /// Defers a layer.
+    pub(crate) fn push(&mut self, layer: DenseLayer, at: Application) {
+        debug_assert!(self.waiting.len() < self.waiting.capacity());
+        self.waiting.push((layer, at));
     }
 
     /// The weights of the next layer, with all its deferred applications in node order, up to the capacity of one pass.
@@ -109,10 +96,10 @@ impl<S: Scalar> Deferred<S> {
         places: &mut [Application; MAX_GROUPS],
         is_asked_for: impl Fn(&DenseLayer) -> bool,
     ) -> Option<(DenseLayer, usize)> {
-        let first = self.waiting[..self.n].iter().rev().find(|(layer, _)| is_asked_for(layer))?.0;
-        let (mut kept, mut found) = (self.n, 0);
+        let first = self.waiting.iter().rev().find(|(layer, _)| is_asked_for(layer))?.0;
+        let (mut kept, mut found) = (self.waiting.len(), 0);
         // Later layers come first, so the end of the list has the lowest nodes. The remaining entries slide to the end.
-        for k in (0..self.n).rev() {
+        for k in (0..self.waiting.len()).rev() {
             let (layer, at) = self.waiting[k];
             if found < Self::groups() && layer == first {
                 places[found] = at;
@@ -122,8 +109,7 @@ impl<S: Scalar> Deferred<S> {
                 self.waiting[kept] = (layer, at);
             }
         }
-        self.waiting.copy_within(kept..self.n, 0);
-        self.n -= kept;
+        self.waiting.drain(..kept);
         Some((first, found))
     }
 }

@@ -81,6 +81,16 @@ impl AffineRecord {
     pub(super) fn bias(&self) -> Option<(usize, std::ops::Range<usize>)> {
         self.layer().bias()
     }
+
+    /// Calls `f` with each run of operands: inputs, weights, and biases if any.
+    #[inline(always)]
+    pub(crate) fn for_each_run(&self, extra: &[u32], mut f: impl FnMut(OperandRun)) {
+        self.x.for_each_run(extra, &mut f);
+        f(OperandRun { source: self.w_slot + 1, start: self.w_start, len: self.weights().len() as u32 });
+        if self.bias_source > 0 {
+            f(OperandRun { source: self.bias_source, start: self.bias_start, len: self.header.n_out });
+        }
+    }
 }
 
 pub(super) struct Affine;
@@ -115,13 +125,7 @@ impl<S: BlockMath> BlockOp<S> for Affine {
     }
 
     fn for_each_operand(extra: &[u32], at: u32, f: &mut dyn FnMut(OperandRun)) {
-        let record = AffineRecord::read(extra, at);
-        record.x.for_each_run(extra, &mut *f);
-        let weights = record.weights();
-        f(OperandRun { source: record.w_slot + 1, start: weights.start as u32, len: weights.len() as u32 });
-        if let Some((slot, range)) = record.bias() {
-            f(OperandRun { source: slot as u32 + 1, start: range.start as u32, len: range.len() as u32 });
-        }
+        AffineRecord::read(extra, at).for_each_run(extra, f);
     }
 
     fn cost(extra: &[u32], at: u32) -> u64 {

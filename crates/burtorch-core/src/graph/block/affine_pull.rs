@@ -330,10 +330,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
     fn weight_grad(&mut self, record: &AffineRecord) {
         let at = (record.x.0, record.header.first);
         if let Some(deferred) = &mut self.deferred {
-            if deferred.push(record.layer(), at) {
-                self.add_deferred();
-            }
-            return;
+            return deferred.push(record.layer(), at);
         }
         let mut panel = [S::UNREACHED; PANEL];
         self.weight_grad_of(record.layer(), &[at], &mut panel);
@@ -342,9 +339,6 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
     /// Adds all deferred contributions.
     pub(crate) fn add_deferred(&mut self) {
         self.add_deferred_where(|_| true);
-        if let Some(deferred) = &mut self.deferred {
-            deferred.none_left();
-        }
     }
 
     /// Adds the deferred contributions of layers with weights or biases in this range of a `Parameters`.

@@ -82,7 +82,6 @@ type Save = fn(&[u32], u32, usize, &mut dyn FnMut(usize));
 
 /// The properties that do not depend on the scalar type of the graph.
 struct Row {
-    over_tokens: bool,
     needs_kernels: bool,
     layout: fn(&[u32], u32, usize) -> Layout,
     for_each_operand: fn(&[u32], u32, &mut dyn FnMut(OperandRun)),
@@ -94,7 +93,6 @@ struct Row {
 impl Row {
     const fn of<B: BlockOp<f64>>(needs_kernels: bool) -> Self {
         Row {
-            over_tokens: B::OVER_TOKENS,
             needs_kernels,
             layout: B::layout,
             for_each_operand: B::for_each_operand,
@@ -265,9 +263,20 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     }
 }
 
-/// Whether this block works on tokens; such records share one layout.
+macro_rules! over_tokens {
+    (($op:ident) all { $($A:ident $a:path)* } kernels { $($K:ident $k:path)* }) => {
+        match $op {
+            $( Op::$A => const { <$a as BlockOp<f64>>::OVER_TOKENS }, )*
+            $( Op::$K => const { <$k as BlockOp<f64>>::OVER_TOKENS }, )*
+            _ => false,
+        }
+    };
+}
+
+/// Whether this op is a block that works on tokens; such records share one layout.
+#[inline]
 pub(crate) fn is_over_tokens(op: Op) -> bool {
-    op.info().arity == Arity::Block && row(op).over_tokens
+    for_each_block!(over_tokens(op))
 }
 
 impl Check<'_> {

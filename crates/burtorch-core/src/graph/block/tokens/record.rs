@@ -22,16 +22,28 @@ pub(crate) struct TokenRecord<'a> {
 
 impl<'a> TokenRecord<'a> {
     pub(crate) fn read(extra: &'a [u32], at: u32) -> Self {
-        let r = &extra[at as usize..];
-        let (n_runs, n_numbers) = (r[3] as usize, r[4] as usize);
-        let (runs, rest) = r[FIXED..].split_at(3 * n_runs);
+        let (r, runs) = (&extra[at as usize..], Self::runs_at(extra, at));
+        let n_numbers = r[4] as usize;
         TokenRecord {
             header: BlockHeader { first: r[0], n_out: r[1] },
             n_tokens: r[2] as usize,
             own: [r[5], r[6]],
-            runs: runs.as_chunks().0,
-            numbers: &rest[..n_numbers],
+            runs,
+            numbers: &r[FIXED + 3 * runs.len()..][..n_numbers],
         }
+    }
+
+    /// The operands of the record at this place, without the rest of it.
+    #[inline]
+    fn runs_at(extra: &'a [u32], at: u32) -> &'a [[u32; 3]] {
+        let r = &extra[at as usize..];
+        r[FIXED..][..3 * r[3] as usize].as_chunks().0
+    }
+
+    /// Whether any operand of the record at this place is as asked.
+    #[inline]
+    pub(crate) fn has_run(extra: &'a [u32], at: u32, is_asked_for: impl Fn(OperandRun) -> bool) -> bool {
+        Self::runs_at(extra, at).iter().any(|&[source, start, len]| is_asked_for(OperandRun { source, start, len }))
     }
 
     /// The layout of the record.
