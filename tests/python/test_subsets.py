@@ -150,6 +150,9 @@ def test_ways_to_denote_a_set():
         (np.array([1, 6], "uint8"), [1, 6]),
         (mask, [1, 6]),
         (mask.tolist(), [1, 6]),
+        (list(mask), [1, 6]),
+        ([1, np.int32(6)], [1, 6]),
+        (list(np.array([1, 6])), [1, 6]),
     ]:
         s = params.subset(wanted)
         assert s.indices.tolist() == list(indices)
@@ -172,6 +175,9 @@ def test_ways_to_denote_a_set():
         ([True, False], ValueError, "a mask must have one bool for each of 8"),
         (np.zeros(8, bool), ValueError, "no parameters"),
         (np.zeros(8), TypeError, "wanted must be names"),
+        (list(np.zeros(8)), TypeError, "wanted must be names"),
+        ([np.int64(2), np.int64(2)], ValueError, "must ascend"),
+        (list(np.zeros(8, bool)), ValueError, "no parameters"),
         (1.5, TypeError, "wanted must be names"),
         (range(0, 8, 2), ValueError, "range"),
         (range(3, 9), ValueError, "range"),

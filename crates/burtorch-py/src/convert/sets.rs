@@ -11,12 +11,22 @@ use pyo3::types::{PyBool, PyInt, PyList, PyRange};
 
 use super::arrays::{Array, Kind};
 use super::buffer::holds_bools;
+use super::numbers::has_dtype;
 
 /// The selected ones of `n` numbers, if the argument is ascending indices or a mask. `whose` is for messages.
 pub fn listed(n: usize, whose: &str, what: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Range<u32>>>> {
     if let Ok(items) = what.cast::<PyList>() {
-        if items.is_empty() || !items.iter().all(|item| item.is_instance_of::<PyInt>()) {
+        if items.is_empty() {
             return Ok(None);
+        }
+        if !items.iter().all(|item| item.is_instance_of::<PyInt>()) {
+            for item in items {
+                if !item.is_instance_of::<PyInt>() && !has_dtype(&item)? {
+                    return Ok(None);
+                }
+            }
+            // NumPy's scalars, which `list(array)` consists of.
+            return listed(n, whose, &what.py().import("numpy")?.call_method1("asarray", (items,))?);
         }
         return match items.iter().all(|item| item.is_instance_of::<PyBool>()) {
             true => of_mask(n, whose, &items.extract::<Vec<bool>>()?).map(Some),
