@@ -69,7 +69,7 @@ def predictions(name: str, model: Any, batch: tuple[Any, Any], sets: int, rounds
     for indices in chosen:
         assert np.array_equal(oracle.grad(*batch, wanted=indices), full[indices])
     predicted, measured = np.empty((PASSES, sets)), np.empty((PASSES, sets))
-    bounds = dict.fromkeys(("loss", "sweep", "numbers", "ranges"), 0)
+    bounds = dict.fromkeys(("call", "loss", "sweep", "numbers", "ranges"), 0)
     for times, found in zip(predicted, measured, strict=True):
         oracle = bt.Oracle(model)
         for k, indices in enumerate(chosen):

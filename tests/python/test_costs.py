@@ -7,7 +7,7 @@ import pytest
 
 import burtorch as bt
 
-PARTS = ("loss", "sweep", "numbers", "ranges")
+PARTS = ("call", "loss", "sweep", "numbers", "ranges")
 
 
 def model_and_batch(kind):
@@ -35,6 +35,7 @@ def test_a_cost_is_the_sum_of_its_parts(kind):
         assert cost["bound"] == max(PARTS, key=lambda part: cost[part])
         assert all(cost[part] >= 0.0 for part in PARTS)
         assert cost["loss"] > 0.0
+        assert cost["call"] > 0.0
     assert set(params.grads) == {3.0}
 
 
@@ -52,7 +53,27 @@ def test_more_costs_more():
     fine = oracle.cost([300, 500, 700, 900])
     assert some["ranges"] <= fine["ranges"]
     # Measured once: the same results.
-    assert oracle.cost(range(256, 300)) == some
+    assert oracle.cost(range(256, 300)) == some == oracle.cost(range(256, 300), x, y)
+
+
+@pytest.mark.parametrize(
+    ("kind", "targets"),
+    [("mlp", "classes"), ("char", "classes"), ("gpt", "classes"), ("mlp", "numbers"), ("char", "numbers")],
+)
+def test_the_last_batch_is_measured_as_arrays(kind, targets):
+    """A prediction without a batch leaves the last one, of any kind of inputs and targets, as it was."""
+    model, x, y = model_and_batch(kind)
+    if targets == "numbers":
+        width = 2 if kind == "mlp" else 7
+        y = [[0.25 * k for k in range(width)]] * len(x)
+    oracle = bt.Oracle(model)
+    loss, grad = oracle(x, y)
+    full = np.array(grad)
+    cost = oracle.cost(range(3))
+    assert cost["call"] > 0.0
+    assert cost == oracle.cost(range(3))
+    assert list(model.params.grads) == list(full)
+    assert oracle.loss(x, y) == loss
 
 
 def test_costs_are_of_the_parameters_as_they_are():

@@ -21,6 +21,8 @@ use crate::params::{Parameters, WantedSet};
 /// Seconds that a gradient of some parameters is predicted to take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
+    /// What a caller adds to the computation: a binding, which reads its arguments. 0 for a call from Rust.
+    pub call: f64,
     /// The loss.
     pub loss: f64,
     /// Adjoints down to the lowest tensor that has a wanted number.
@@ -43,8 +45,9 @@ impl Cost {
     }
 
     /// Each part with its name.
-    pub fn parts(&self) -> [(&'static str, f64); 4] {
-        [("loss", self.loss), ("sweep", self.sweep), ("numbers", self.numbers), ("ranges", self.ranges)]
+    pub fn parts(&self) -> [(&'static str, f64); 5] {
+        let Cost { call, loss, sweep, numbers, ranges } = *self;
+        [("call", call), ("loss", loss), ("sweep", sweep), ("numbers", numbers), ("ranges", ranges)]
     }
 }
 

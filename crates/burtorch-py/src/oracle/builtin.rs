@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 
 use super::engine::{Engine, Loss, Want, WantRandom, WantSample, WantStream, WantUntil, check_apart};
 use crate::compress::Fill;
+use crate::convert::arrays::{Kind, filled, of_integers};
 use crate::convert::buffer::{Dims, FlatArray, read_either, read_numbers, read_token_ids};
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::gc::{HoldsObjects, Visitor};
@@ -29,6 +30,8 @@ pub struct BuiltinEngine {
     loss: Option<Loss>,
     state: Buffers,
     read: Option<Read>,
+    /// The shape of batches with the overhead of their calls.
+    overhead: ((usize, usize), Option<f64>),
 }
 
 struct Buffers {
@@ -99,14 +102,17 @@ impl BuiltinEngine {
             _ => AnyRun::F64(Run::new(total, lanes, threads).or_raise(py)?),
         };
         let state = Buffers { run, x: Vec::new(), y: Vec::new(), x_numbers: Vec::new(), y_numbers: Vec::new() };
-        Ok(BuiltinEngine { model, params, loss, state, read: None })
+        Ok(BuiltinEngine { model, params, loss, state, read: None, overhead: ((0, 0), None) })
+    }
+
+    /// The current batch.
+    fn read(&self) -> PyResult<Read> {
+        self.read.ok_or_else(|| PyValueError::new_err("no batch was given yet; give contexts and targets"))
     }
 
     fn part(&mut self, py: Python<'_>, part: Request<'_>) -> PyResult<f64> {
-        let BuiltinEngine { model, params, state, read, .. } = self;
-        let Some(read) = *read else {
-            return Err(PyValueError::new_err("no batch was given yet; give contexts and targets"));
-        };
+        let read = self.read()?;
+        let BuiltinEngine { model, params, state, .. } = self;
         let work = model.n_parameters().saturating_mul(read.n);
         // The receiver of a part may wait for the GIL; costs are measured.
         let takes_turns = matches!(part, Request::All(Want::Stream(_) | Want::Cost(..)));
@@ -196,6 +202,31 @@ impl Engine for BuiltinEngine {
         let (whole, real) = (x.capacity() + y.capacity(), x_numbers.capacity() + y_numbers.capacity());
         memory.samples += 4 * whole + 8 * real + converted;
         memory
+    }
+
+    fn arrays<'py>(&self, py: Python<'py>) -> PyResult<[Bound<'py, PyAny>; 2]> {
+        let (Read { n, label }, Buffers { x, y, x_numbers, y_numbers, .. }) = (self.read()?, &self.state);
+        let integers = |of: &[u32], shape: &[usize]| {
+            of_integers(py, shape, &of.iter().map(|&token| i64::from(token)).collect::<Vec<_>>())
+        };
+        let floats = |of: &[f64]| filled(py, &[n, of.len() / n], Kind::F64, of);
+        let contexts = match &self.model {
+            AnyModel::Dense(_) => floats(x_numbers)?,
+            AnyModel::Tokens(_) | AnyModel::Chars(_) => integers(x, &[n, x.len() / n])?,
+        };
+        let targets = match (label, &self.model) {
+            (ReadLabel::Classes, AnyModel::Tokens(_)) => integers(y, &[n, y.len() / n])?,
+            (ReadLabel::Classes, _) => integers(y, &[n])?,
+            (ReadLabel::Probabilities | ReadLabel::Numbers, _) => floats(y_numbers)?,
+        };
+        Ok([contexts, targets])
+    }
+
+    fn overhead(&mut self, measured: Option<f64>) -> Option<f64> {
+        let shape = (self.read.map_or(0, |read| read.n), self.state.x.len());
+        let known = measured.or(self.overhead.1.filter(|_| self.overhead.0 == shape));
+        self.overhead = (shape, known);
+        known
     }
 }
 

@@ -7,6 +7,7 @@ use burtorch_core::oracle::{Cost, OracleMemory, Until};
 use burtorch_core::params::WantedSet;
 use burtorch_core::sync::Stop;
 use burtorch_core::{Error, Float, Parameters};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::compress::AnyLargest;
@@ -23,6 +24,14 @@ pub trait Engine: HoldsObjects + Send + Sync {
     fn sample(&mut self, py: Python<'_>, k: usize, want: WantSample<'_>) -> PyResult<f64>;
     /// Its state between calls.
     fn memory(&self) -> OracleMemory;
+    /// The current batch as NumPy arrays, which only engines have that predict times.
+    fn arrays<'py>(&self, _py: Python<'py>) -> PyResult<[Bound<'py, PyAny>; 2]> {
+        Err(PyValueError::new_err("this oracle predicts no times"))
+    }
+    /// Seconds that a call takes besides its computation, for batches of the current shape: those that were measured last.
+    fn overhead(&mut self, measured: Option<f64>) -> Option<f64> {
+        measured
+    }
 }
 
 /// The loss of one sample.
