@@ -143,7 +143,7 @@ pub struct Arguments<'py> {
     /// All their leaves.
     pub leaves: Vec<Bound<'py, PyAny>>,
     pub types: Vec<Type>,
-    /// The float types of those that are arrays of floats.
+    /// The float type of each argument that is an array of floats.
     pub kinds: Vec<Option<Kind>>,
 }
 

@@ -240,7 +240,7 @@ fn is_followed(class: &Bound<'_, PyType>) -> bool {
     is_written_in_python(class) && !is_of_a_library(&module) && !is_standard(class.py(), &module)
 }
 
-/// The dictionaries of a class and of those that it derives from, where they are watched.
+/// The dictionaries of a class and its bases, where they are watched.
 pub(super) fn followed<'py>(kind: &Bound<'py, PyType>) -> Vec<Bound<'py, PyDict>> {
     let classes = kind.mro().into_iter().filter_map(|class| class.cast_into::<PyType>().ok());
     classes.filter(is_followed).filter_map(|class| attributes::of_class(&class)).collect()
