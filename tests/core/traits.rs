@@ -337,7 +337,7 @@ fn a_graph_can_be_built_on_one_thread_and_swept_on_another() {
 }
 
 /// Public types in a private module, which the crate's interface cannot name.
-const UNNAMEABLE: [&str; 6] = ["StepOf", "BundlesOf", "SliceKernels", "Fate", "Job", "Panel"];
+const UNNAMEABLE: [&str; 7] = ["StepOf", "BundlesOf", "SliceKernels", "RowKernels", "Fate", "Job", "Panel"];
 /// Types of the feature `erased`, which is off in this test build.
 const ERASED: [&str; 9] = [
     "ScalarType",

@@ -117,9 +117,8 @@ impl ArrayBuilder {
         let is_top = self.is(Comparison::Equal, x, above)?;
         let share = self.exponentials(x, above, is_top)?;
         let total = self.sum_over(share, axes)?;
-        let inverse = self.row(Op::Inv, &[total])?;
-        let inverse = self.over(inverse, dims, axes)?;
-        self.row(Op::Mul, &[share, inverse])
+        let total = self.over(total, dims, axes)?;
+        self.row(Op::Div, &[share, total])
     }
 
     /// Those of numbers less the largest.
@@ -203,9 +202,8 @@ impl ArrayBuilder {
         let dims = self.dims(*x);
         let [top, _, scaled] = self.scaled(*x, axes, true)?;
         let length = self.length(scaled, axes)?;
-        let inverse = self.row(Op::Inv, &[length])?;
-        let inverse = self.over(inverse, dims, axes)?;
-        let share = self.row(Op::Mul, &[scaled, inverse])?;
+        let length = self.over(length, dims, axes)?;
+        let share = self.row(Op::Div, &[scaled, length])?;
         let g = self.over(*g, dims, axes)?;
         let c = self.adjoint_product(g, share)?;
         // All are 0 at the origin, whatever the adjoint is.

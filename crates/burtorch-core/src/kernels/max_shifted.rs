@@ -48,9 +48,9 @@ leveled! {
     /// infinities, each of these has a part.
     pub fn norm2_shares<E>(g: E, x: &[E], y: E, to: &mut [E]) = norm2_shares_at;
     /// `log(sum exp x_i)`; `shares`, unless it is empty, receives the exponentials of x shifted by the largest number, and the last
-    /// number of the result is the inverse of their sum.
+    /// number of the result is their sum.
     pub fn log_sum_exp<E>(x: &[E], shares: &mut [E]) -> [E; 2] = log_sum_exp_at;
-    /// The contributions `g e_i s` of the adjoint of that logarithm, from the exponentials and the inverse of their sum; unreached if
+    /// The contributions `g (e_i / s)` of the adjoint of that logarithm, from the exponentials and their sum; unreached if
     /// the adjoint is.
     pub fn log_sum_exp_shares<E>(g: E, e: &[E], s: E, to: &mut [E]) = log_sum_exp_shares_at;
 }
@@ -141,7 +141,7 @@ fn norm2_shares_at<E: KernelFloat, T: Target>(g: E, x: &[E], y: E, to: &mut [E])
         return to.fill(if y == zero && !is_unreached(g) { zero } else { g });
     }
     if scale.plain < y && y + y < scale.large {
-        return scaled_at::<E, T>(g, x, one / y, to);
+        return shares_at::<E, T>(g, x, y, to);
     }
     if y.partial_cmp(&y).is_none() {
         return to.fill(y);
@@ -160,32 +160,32 @@ fn norm2_shares_at<E: KernelFloat, T: Target>(g: E, x: &[E], y: E, to: &mut [E])
             }
         };
         let count = x.iter().fold(zero, |count, &x| count + part(x) * part(x));
-        let inverse = one / root(count);
-        return to.iter_mut().zip(x).for_each(|(to, &x)| *to = g * (part(x) * inverse) + zero);
+        let length = root(count);
+        return to.iter_mut().zip(x).for_each(|(to, &x)| *to = g * (part(x) / length) + zero);
     }
     let factor = scale.factor(top);
-    let inverse = one / root(scaled_squares::<E>(x, factor));
-    to.iter_mut().zip(x).for_each(|(to, &x)| *to = g * ((x * factor) * inverse) + zero);
+    let length = root(scaled_squares::<E>(x, factor));
+    to.iter_mut().zip(x).for_each(|(to, &x)| *to = g * ((x * factor) / length) + zero);
 }
 
-/// `g (x s)`, never -0.0.
+/// `g (x / s)`, never -0.0.
 #[inline(always)]
-fn scaled_at<E: KernelFloat, T: Target>(g: E, x: &[E], s: E, to: &mut [E]) {
+fn shares_at<E: KernelFloat, T: Target>(g: E, x: &[E], s: E, to: &mut [E]) {
     assert_eq!(x.len(), to.len(), "kernel operands differ in length");
-    columns!(E, to.len(), scaled_step[](g, x, s, to));
+    columns!(E, to.len(), shares_step[](g, x, s, to));
 }
 
 /// # Safety
 /// `j + V::LANES` is at most the length of both slices.
 #[inline(always)]
-unsafe fn scaled_step<V: Pack>(j: usize, g: V::Elem, x: &[V::Elem], s: V::Elem, to: &mut [V::Elem]) {
+unsafe fn shares_step<V: Pack>(j: usize, g: V::Elem, x: &[V::Elem], s: V::Elem, to: &mut [V::Elem]) {
     // SAFETY: as the caller promises.
-    unsafe { (V::splat(g) * (V::read(x, j) * V::splat(s)) + V::of(0.0)).write(to, j) }
+    unsafe { (V::splat(g) * (V::read(x, j) / V::splat(s)) + V::of(0.0)).write(to, j) }
 }
 
 #[inline(always)]
 fn log_sum_exp_shares_at<E: KernelFloat, T: Target>(g: E, e: &[E], s: E, to: &mut [E]) {
-    if is_unreached(g) { to.fill(g) } else { scaled_at::<E, T>(g, e, s, to) }
+    if is_unreached(g) { to.fill(g) } else { shares_at::<E, T>(g, e, s, to) }
 }
 
 /// Running sums of exponentials.
@@ -260,5 +260,5 @@ fn log_sum_exp_at<E: KernelFloat, T: Target>(x: &[E], shares: &mut [E]) -> [E; 2
     let rest = sums.others.tree_sum() + (sums.ties.tree_sum() - one);
     let log = E::V::<1>::splat(rest);
     let log = T::formula(|| math::log1p(log), || Elementary::log1p(log)).lane(0);
-    [top + log, one / sums.all.tree_sum()]
+    [top + log, sums.all.tree_sum()]
 }

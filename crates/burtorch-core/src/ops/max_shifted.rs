@@ -98,12 +98,12 @@ pub(super) fn log_sum_exp<S: Scalar>(xs: &[S]) -> S::Compute {
 /// Writes `g softmax(x)_i`.
 pub(super) fn pull_log_sum_exp<S: Scalar>(g: S::Compute, xs: &[S], out: &mut [S]) {
     if let Some(kernels) = row_kernels::<S>(xs.len()) {
-        let [_, share] = (kernels.log_sum_exp)(xs, out).map(Scalar::widen);
-        return out.iter_mut().for_each(|o| *o = S::narrow(g * (o.widen() * share)));
+        let [_, total] = (kernels.log_sum_exp)(xs, out).map(Scalar::widen);
+        return out.iter_mut().for_each(|o| *o = S::narrow(g * (o.widen() / total)));
     }
     let top = largest(xs);
-    let share = S::Compute::lit(1.0) / sum_of_exponentials(xs, top);
-    each(xs, out, |x| g * (below(x, top).exp() * share));
+    let total = sum_of_exponentials(xs, top);
+    each(xs, out, |x| g * (below(x, top).exp() / total));
 }
 
 /// Writes `exp(x_i) / sum exp(x)` (for [`Op::Softmax`]) or its logarithm. `room` has the length of the operands.
@@ -199,7 +199,7 @@ pub(super) fn pull_norm2<S: Scalar>(g: S::Compute, xs: &[S], out: &mut [S]) {
         return (kernels.norm2_shares)(S::narrow(g), xs, (kernels.norm2)(xs), out);
     }
     let scaling = Scaling::of(xs);
-    let share = S::Compute::lit(1.0) / scaling.length(xs);
+    let length = scaling.length(xs);
     let zero = S::Compute::lit(0.0);
-    each(xs, out, |x| choose(scaling.top.equal(zero), zero, g * (scaling.apply(x) * share)));
+    each(xs, out, |x| choose(scaling.top.equal(zero), zero, g * (scaling.apply(x) / length)));
 }

@@ -211,9 +211,9 @@ impl<E: ArrayFloat> Alone<E> {
             }
             ArrayOp::Reduce(kind, _) => whole_rows(*kind, whole(0), self.ty.dims.size(), to),
             ArrayOp::ReducePull(Reduce::LogSumExp, _) if of.len() == 4 => {
-                let (inverses, e) = whole(3).split_at(of[0].size());
-                let n = (e.len() / inverses.len().max(1)).max(1);
-                let rows = whole(0).iter().zip(inverses).zip(e.chunks_exact(n).zip(to.chunks_exact_mut(n)));
+                let (totals, e) = whole(3).split_at(of[0].size());
+                let n = (e.len() / totals.len().max(1)).max(1);
+                let rows = whole(0).iter().zip(totals).zip(e.chunks_exact(n).zip(to.chunks_exact_mut(n)));
                 rows.for_each(|((&g, &s), (e, to))| kernels::log_sum_exp_shares(g, e, s, to));
             }
             ArrayOp::ReducePull(kind, _) => {
@@ -330,20 +330,20 @@ fn no_step(op: &ArrayOp) -> Error {
     Error::BadArgument { what: "instruction", expected: "one that plans run".into(), found }
 }
 
-/// Norms of rows, or logarithms of sums of exponentials; where there is more room, the inverses of these sums and the exponentials.
+/// Norms of rows, or logarithms of sums of exponentials; where there is more room, these sums and the exponentials.
 fn whole_rows<E: ArrayFloat>(kind: Reduce, x: &[E], rows: usize, to: &mut [E]) {
     let n = (x.len() / rows.max(1)).max(1);
     let (values, more) = to.split_at_mut(rows);
-    let (inverses, e) = more.split_at_mut(rows.min(more.len()));
+    let (totals, e) = more.split_at_mut(rows.min(more.len()));
     for (k, (x, value)) in x.chunks_exact(n).zip(values).enumerate() {
         if kind == Reduce::Norm2 {
             *value = kernels::norm2(x);
             continue;
         }
         let e = if e.is_empty() { &mut [] } else { &mut e[k * n..(k + 1) * n] };
-        let [log, inverse] = kernels::log_sum_exp(x, e);
+        let [log, total] = kernels::log_sum_exp(x, e);
         *value = log;
-        inverses.get_mut(k).into_iter().for_each(|to| *to = inverse);
+        totals.get_mut(k).into_iter().for_each(|to| *to = total);
     }
 }
 

@@ -399,7 +399,7 @@ impl<'p> Drafts<'p> {
         self.program.instrs()[at..].iter().any(|i| i.op == pull && i.operands[1..] == [operands[0], *result])
     }
 
-    /// Where those lie that contributions are made of, behind the inverses of their sums.
+    /// Where those lie that contributions are made of, behind their sums.
     fn shares_of(&self, at: usize) -> Option<Place> {
         let program = self.program;
         let instr = &program.instrs()[at];
