@@ -75,7 +75,8 @@ pub use factor::{Triangle, cholesky, factor_workspace_len, lu, qr, solve_triangu
 pub use float::KernelFloat;
 pub use gathered::{add_rows, ask_for_next_rows, ask_for_rows, dots_of_rows, dots_of_rows_at_two};
 pub use layer_norm::{layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes};
-pub use max_shifted::{RowKernels, log_sum_exp, log_sum_exp_shares, norm2, norm2_shares, row_kernels};
+pub(crate) use max_shifted::row_kernels;
+pub use max_shifted::{log_sum_exp, log_sum_exp_shares, norm2, norm2_shares};
 pub use optim::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
 pub use product::{
     DESCEND_TERMS, Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len,
