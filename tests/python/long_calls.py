@@ -601,6 +601,7 @@ short(
         "Scope",
         "TokenIds",
         "TokenIds.__getitem__",
+        "TokenIds.__str__",
         "Value",
         "Value.detach",
     ),

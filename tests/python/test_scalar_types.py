@@ -109,7 +109,6 @@ def test_lanes_are_not_one_number():
         bool,
         float,
         int,
-        lambda v: round(v, 1),
         lambda v: f"{v:.2f}",
         lambda v: v < y,
         lambda v: v >= 1.0,
@@ -118,6 +117,7 @@ def test_lanes_are_not_one_number():
     for question in questions:
         with pytest.raises(ValueError):
             question(x)
+    assert round(graph.value([1.25, 2.75]), 1).data == (1.2, 2.8)
 
 
 def test_a_gradient_of_parameters_is_the_sum_over_lanes():
