@@ -142,7 +142,7 @@ def test_short_arrays_are_traced_with_values():
         ((X, 2), True),
         ((X, X[:3]), True),
         (({"a": X, "b": [1.0, X]}, (2.0,)), True),
-        ((X.astype(np.float32), 2.0), False),
+        ((X.astype(np.float32), 2.0), True),
         ((X, np.float32(2.0)), False),
         ((X.tolist(), 2.0), False),
         ((X, X.tolist()), False),
