@@ -89,6 +89,6 @@ pub use instr::{
     Rows, Rules, Shared, Slice, Solve, SparseDot, SparseKind, Type, ValueId, View,
 };
 pub(crate) use plan::compute_formula;
-pub use plan::{Argument, ArrayFloat, Csr, Floats, PassingPlan, Places, Plan, TakePart};
+pub use plan::{Argument, ArrayFloat, Csr, Floats, PassingPlan, Places, Plan, PlanEntries, TakePart};
 pub use reverse::Variable;
 pub use row::Row;

@@ -275,3 +275,21 @@ of_any_scalar! {
 fn same<S: Growable>(graph: &mut dyn ErasedGraph) -> Option<&mut Graph<'static, S>> {
     (graph as &mut dyn Any).downcast_mut()
 }
+
+// As for models: never inlined, as the coercion would compile the methods again in the caller's crate.
+macro_rules! erased {
+    ($($float:ident: $of:ident, $of_mut:ident);*) => {$(
+        #[doc = concat!("A graph of `", stringify!($float), "` behind the interface.")]
+        #[inline(never)]
+        pub fn $of<'a>(graph: &'a Graph<'static, $float>) -> &'a dyn ErasedGraph {
+            graph
+        }
+
+        #[doc = concat!("A graph of `", stringify!($float), "` behind the interface, to be changed.")]
+        #[inline(never)]
+        pub fn $of_mut<'a>(graph: &'a mut Graph<'static, $float>) -> &'a mut dyn ErasedGraph {
+            graph
+        }
+    )*};
+}
+erased!(f32: erased_f32, erased_f32_mut; f64: erased_f64, erased_f64_mut);

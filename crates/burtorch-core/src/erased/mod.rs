@@ -26,14 +26,16 @@ mod blocks;
 mod graph;
 mod growable;
 mod make;
+mod models;
 mod nodes;
 mod number;
 mod params;
 
 pub use append::ErasedAppend;
 pub use blocks::ErasedBlocks;
-pub use graph::{ErasedGraph, Seed};
+pub use graph::{ErasedGraph, Seed, erased_f32, erased_f32_mut, erased_f64, erased_f64_mut};
 pub use make::{Room, bytes_for, load_graph, make_graph, scalar_type_of};
+pub use models::ErasedModels;
 pub use nodes::{ErasedNodes, Found};
 pub use number::{AnyNumber, AnyNumbers, ScalarType};
 pub use params::{AnyNumbersMut, AnyParameters, Erasable, GradientTarget};

@@ -7,7 +7,9 @@
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
 
-use burtorch_core::erased::{ErasedGraph, Room, ScalarType, make_graph};
+use burtorch_core::erased::{
+    ErasedGraph, Room, ScalarType, erased_f32, erased_f32_mut, erased_f64, erased_f64_mut, make_graph,
+};
 use burtorch_core::graph::UNEVALUATED;
 use burtorch_core::{DType, Graph, Mark, NodeId, Result, Scalar, Unevaluated};
 use pyo3::exceptions::PyTypeError;
@@ -99,8 +101,8 @@ impl Deref for AnyGraph {
     #[inline]
     fn deref(&self) -> &Self::Target {
         match self {
-            AnyGraph::F64(g) => g,
-            AnyGraph::F32(g) => g,
+            AnyGraph::F64(g) => erased_f64(g),
+            AnyGraph::F32(g) => erased_f32(g),
             AnyGraph::Other(g) => &**g,
         }
     }
@@ -110,8 +112,8 @@ impl DerefMut for AnyGraph {
     #[inline]
     fn deref_mut(&mut self) -> &mut Self::Target {
         match self {
-            AnyGraph::F64(g) => g,
-            AnyGraph::F32(g) => g,
+            AnyGraph::F64(g) => erased_f64_mut(g),
+            AnyGraph::F32(g) => erased_f32_mut(g),
             AnyGraph::Other(g) => &mut **g,
         }
     }

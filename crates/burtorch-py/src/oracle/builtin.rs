@@ -3,6 +3,7 @@
 //! Promises: a batch is read and checked before anything is written; long calls release the GIL and can be
 //! interrupted.
 
+use burtorch_core::erased::ErasedModels;
 use burtorch_core::kernels::sum_squares;
 use burtorch_core::nn::{Gpt, Input, Label};
 use burtorch_core::oracle::{Interrupted, OracleMemory};
@@ -247,7 +248,7 @@ fn compute_any(
     }
 }
 
-fn compute_as<E: LaneFloat + Fill>(
+fn compute_as<E: ErasedModels + Fill>(
     model: &AnyModel,
     run: &mut Run<E>,
     params: &mut Parameters<'_, E>,
@@ -271,16 +272,16 @@ fn compute_as<E: LaneFloat + Fill>(
     match model {
         AnyModel::Chars(model) => {
             let batch = Batch::new(Input::Tokens(tokens), label, read.n)?;
-            compute(oracle, model, params, batch, part, Some(stop))
+            compute(oracle, E::of_char_mlp(model), params, batch, part, Some(stop))
         }
         AnyModel::Tokens(model) => {
             let batch = Batch::new(Input::Tokens(tokens), label, read.n)?;
-            compute(oracle, model, params, batch, part, Some(stop))
+            compute(oracle, E::of_gpt(model), params, batch, part, Some(stop))
         }
         AnyModel::Dense(model) => {
             convert(x_numbers, x);
             let batch = Batch::new(Input::Numbers(&x[..]), label, read.n)?;
-            compute(oracle, model, params, batch, part, Some(stop))
+            compute(oracle, E::of_mlp(model), params, batch, part, Some(stop))
         }
     }
 }

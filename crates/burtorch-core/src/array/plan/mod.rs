@@ -30,6 +30,7 @@ mod compile;
 mod fold;
 
 mod alone;
+mod concat;
 mod dot;
 mod factors;
 mod indexed;
@@ -58,6 +59,7 @@ mod flatten;
 mod uses;
 
 mod body;
+mod entry;
 mod passing;
 mod steps;
 mod taken;
@@ -77,6 +79,7 @@ use chain::{BLOCK, Chain};
 use choice::Choice;
 use control::LoopStep;
 use draft::{Carried, Drafts, Kept};
+pub use entry::PlanEntries;
 use factors::Factors;
 use inner::Pass;
 pub use math::ArrayFloat;
@@ -184,11 +187,7 @@ impl<E: ArrayFloat> Plan<E> {
             ints: bank(&drafts.consts, (&ints, drafts.stacks.len()), of_ints)?,
             steps,
             blocks,
-            arguments: if body.is_some() {
-                program.inputs().iter().map(|v| buffers[v.at()]).collect()
-            } else {
-                Vec::new()
-            },
+            arguments,
             outputs,
             finals,
             has_run: false,
@@ -201,18 +200,17 @@ impl<E: ArrayFloat> Plan<E> {
     /// Arguments of another number, element or length, parameters that are too short and indices outside of their axis are
     /// refused; then there are no results.
     pub fn run(&mut self, arguments: &[Argument<'_, E>], parameters: &[&[E]]) -> Result<()> {
-        self.check(arguments, parameters)?;
-        interrupt::in_kernels(|| self.run_steps(arguments, parameters, None))
+        self.run_with(arguments, parameters, None)
     }
 
-    fn run_passing(
+    fn run_with(
         &mut self,
         arguments: &[Argument<'_, E>],
         parameters: &[&[E]],
-        pass: &mut Pass<'_, E>,
+        pass: Option<&mut Pass<'_, E>>,
     ) -> Result<()> {
         self.check(arguments, parameters)?;
-        interrupt::in_kernels(|| self.run_steps(arguments, parameters, Some(pass)))
+        interrupt::in_kernels(|| self.run_steps(arguments, parameters, pass))
     }
 
     fn run_steps(
@@ -359,6 +357,11 @@ impl<E: ArrayFloat> Plan<E> {
             _ => 0,
         });
         (floats + stacks) * size_of::<E>() + (ints + int_stacks) * 8 + bodies.sum::<usize>()
+    }
+
+    /// Whether a run's time depends on more than its buffers: it has loops or blocks of rows.
+    pub fn loops(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Loop(_) | Step::Choice(_) | Step::Rows(_)))
     }
 
     /// How many steps a run has.

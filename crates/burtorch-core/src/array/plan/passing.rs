@@ -248,10 +248,11 @@ impl<E: ArrayFloat> PassingPlan<E> {
     /// Runs it as [`Plan::run`] does; returns the value. Where `take` does not go on, that is [`Error::Interrupted`].
     pub fn run(&mut self, arguments: &[Argument<'_, E>], parameters: &[&[E]], take: &mut TakePart<'_, E>) -> Result<E> {
         let PassingPlan { plan, ranges } = self;
-        plan.run_passing(arguments, parameters, &mut |k, part| match take(ranges[k - 1].clone(), part) {
+        let mut pass = |k: usize, part: &[E]| match take(ranges[k - 1].clone(), part) {
             true => Ok(()),
             false => Err(Error::Interrupted),
-        })?;
+        };
+        plan.run_with(arguments, parameters, Some(&mut pass))?;
         Ok(plan.floats(0)?[0])
     }
 
