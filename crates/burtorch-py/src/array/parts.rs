@@ -33,7 +33,7 @@ pub enum AnyParts {
 
 impl<E: Number> PartsRunner<E> {
     fn new(program: &ArrayProgram) -> burtorch_core::Result<Option<Box<Self>>> {
-        Ok(PassingPlan::new(program)?.map(|plan| Box::new(PartsRunner { plan, rooms: Rooms::new(program) })))
+        Ok(E::passing_plan(program)?.map(|plan| Box::new(PartsRunner { plan, rooms: Rooms::new(program) })))
     }
 
     fn run(
@@ -45,8 +45,8 @@ impl<E: Number> PartsRunner<E> {
         floats: fn(&[E]) -> Floats<'_>,
     ) -> PyResult<f64> {
         let PartsRunner { plan, rooms } = self;
-        rooms.filled(py, given, read, |arguments, parameters| {
-            let run = || plan.run(arguments, parameters, &mut |range, part| take(range, floats(part)));
+        rooms.filled(py, given, read, true, |arguments, parameters| {
+            let run = || E::run_passing(plan, arguments, parameters, &mut |range, part| take(range, floats(part)));
             detached(py, || asked(run)).map(Float::to_f64).or_raise(py)
         })
     }

@@ -3,7 +3,9 @@
 //! Promises: a call makes no heap allocation in the core, and here only for lists of arguments; after any failure the plan can be
 //! run again. Does not know the use of the results.
 
-use burtorch_core::array::{Argument, ArrayFloat, ArrayProgram, Csr, Data, Element, Places, Plan, Type};
+use std::time::{Duration, Instant};
+
+use burtorch_core::array::{Argument, ArrayFloat, ArrayProgram, Csr, Data, Element, Places, Plan, PlanEntries, Type};
 use burtorch_core::{DType, Float};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -13,10 +15,11 @@ use crate::convert::arrays::{Array, InPlace, Kind, copied, of_integers};
 use crate::convert::errors::IntoPython;
 use crate::convert::refusals::error_here;
 use crate::convert::signals::asked;
+use crate::convert::threads::detached;
 use crate::params::{AnyParameters, PyParameter, PyParameters};
 
 /// A float type of programs.
-pub trait Number: ArrayFloat + Float + InPlace {
+pub trait Number: ArrayFloat + PlanEntries + Float + InPlace {
     /// The numbers of Parameters of this type.
     fn values(params: &AnyParameters) -> Option<&[Self]>;
     /// The floats of result `k` of a runner of this type.
@@ -65,7 +68,17 @@ pub struct Rooms<E>(Vec<Room<E>>);
 pub struct Runner<E> {
     plan: Plan<E>,
     rooms: Rooms<E>,
+    /// Whether the last run was long enough to release the GIL; before the first one, whether it may be.
+    is_long: bool,
+    /// Whether runs are timed for that.
+    is_timed: bool,
 }
+
+/// A run of this time and more releases the GIL the next time, which costs less than a microsecond.
+const LONG: Duration = Duration::from_micros(100);
+/// Bytes of a plan whose runs may take that long, and of one whose first run is expected to.
+const TIMED: usize = 1 << 14;
+const LARGE: usize = 1 << 20;
 
 /// A plan of either float type.
 pub enum AnyRunner {
@@ -94,12 +107,28 @@ fn wrong_dtype(params: &PyParameters, dtype: DType) -> PyErr {
 
 impl<E: Number> Runner<E> {
     fn new(program: &ArrayProgram) -> burtorch_core::Result<Self> {
-        Ok(Runner { plan: Plan::new(program)?, rooms: Rooms::new(program) })
+        let plan = E::plan(program)?;
+        let (bytes, loops) = (plan.bytes(), plan.loops());
+        let rooms = Rooms::new(program);
+        Ok(Runner { plan, rooms, is_long: loops || bytes >= LARGE, is_timed: loops || bytes >= TIMED })
     }
 
     fn run(&mut self, py: Python<'_>, given: &[Given<'_>], read: Read<'_>) -> PyResult<()> {
-        let Runner { plan, rooms } = self;
-        rooms.filled(py, given, read, |arguments, parameters| asked(|| plan.run(arguments, parameters)).or_raise(py))
+        let Runner { plan, rooms, is_long, is_timed } = self;
+        if !*is_timed {
+            return rooms.filled(py, given, read, false, |arguments, parameters| {
+                asked(|| E::run(plan, arguments, parameters)).or_raise(py)
+            });
+        }
+        // Another thread could change indices after they have been checked: dense ones are copied.
+        let releases = *is_long && !given.iter().any(|given| matches!(given, Given::Sparse(..)));
+        rooms.filled(py, given, read, releases, |arguments, parameters| {
+            let began = Instant::now();
+            let mut run = || asked(|| E::run(plan, arguments, parameters));
+            let done = if releases { detached(py, run) } else { run() };
+            *is_long = began.elapsed() >= LONG;
+            done.or_raise(py)
+        })
     }
 
     fn result<'py>(&self, py: Python<'py>, k: usize, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
@@ -128,18 +157,19 @@ impl<E: Number> Rooms<E> {
         Rooms(program.inputs().iter().map(room).collect())
     }
 
-    /// Runs a plan on these arguments and on the current values of its other inputs.
+    /// Runs a plan on these arguments, whose integers are copied if asked for, and on the current values of its other inputs.
     pub fn filled<T>(
         &mut self,
         py: Python<'_>,
         given: &[Given<'_>],
         read: Read<'_>,
+        copies_integers: bool,
         run: impl FnOnce(&[Argument<'_, E>], &[&[E]]) -> PyResult<T>,
     ) -> PyResult<T> {
         let Read { sets, numbers } = read;
         let numbers: Vec<_> = numbers.iter().map(|number| Given::Number(number.get().number())).collect();
         for (room, given) in self.0.iter_mut().zip(given.iter().chain(&numbers)) {
-            room.fill(given)?;
+            room.fill(given, copies_integers)?;
         }
         let read = sets.iter().map(|set| set.get().look(py)).collect::<PyResult<Vec<_>>>()?;
         let mut parameters = Vec::with_capacity(read.len());
@@ -165,7 +195,7 @@ impl<E: Number> Rooms<E> {
                     Argument::Float(array.in_place().unwrap_or(&room.floats))
                 }
                 Given::Numbers(array, Type { element: Element::Int, .. }) => {
-                    Argument::Int(array.in_place().unwrap_or(&room.ints))
+                    Argument::Int(array.in_place().filter(|_| !copies_integers).unwrap_or(&room.ints))
                 }
                 Given::Numbers(..) => Argument::Mask(&room.masks),
                 Given::Sparse([numbers, columns, starts], _) => Argument::Sparse(Csr {
@@ -189,7 +219,7 @@ impl<E: Number> Rooms<E> {
 }
 
 impl<E: Number> Room<E> {
-    fn fill(&mut self, given: &Given<'_>) -> PyResult<()> {
+    fn fill(&mut self, given: &Given<'_>, copies_integers: bool) -> PyResult<()> {
         match given {
             Given::Number(x) => {
                 self.floats.clear();
@@ -202,6 +232,9 @@ impl<E: Number> Room<E> {
             Given::Mask(is_true) => {
                 self.masks.clear();
                 self.masks.push(*is_true);
+            }
+            Given::Numbers(array, Type { element: Element::Int, .. }) if copies_integers => {
+                self.ints = array.integers()?;
             }
             Given::Numbers(array, ty) => self.fill_array(array, ty.element)?,
             Given::Sparse([numbers, columns, starts], _) => {

@@ -41,7 +41,12 @@ impl Poll {
         if Instant::now() < self.next {
             return false;
         }
-        self.raised = Python::attach(check_signals).err();
+        // Other threads may take the GIL, if this one holds it, as between operations of Python.
+        let let_others_and_check = |py: Python<'_>| {
+            py.detach(|| ());
+            check_signals(py)
+        };
+        self.raised = Python::attach(let_others_and_check).err();
         self.next = Instant::now() + EVERY;
         self.raised.is_some()
     }
