@@ -212,7 +212,6 @@ impl CallableEngine {
     /// The loss of sample `k`, computed without a trace.
     fn alone(&mut self, py: Python<'_>, k: usize, pass: Pass<'_>) -> PyResult<f64> {
         self.read_given(py)?;
-        self.traced.end(false);
         let losses = self.pass(py, k..k + 1, Lanes::Of(1), pass)?;
         Ok(self.reduce(&losses))
     }
@@ -504,10 +503,16 @@ impl Engine for CallableEngine {
     }
 
     fn sample(&mut self, py: Python<'_>, k: usize, want: WantSample<'_>) -> PyResult<f64> {
-        match want {
-            WantSample::Largest(largest) => self.alone(py, k, Pass::Largest(largest)),
-            WantSample::Gradient(out) => self.alone(py, k, Pass::Gradient(1.0, out)),
+        let mut pass = match want {
+            WantSample::Largest(largest) => Pass::Largest(largest),
+            WantSample::Gradient(out) => Pass::Gradient(1.0, out),
+        };
+        if let Some(loss) = self.traced_sample(py, k, &mut pass)? {
+            return Ok(loss);
         }
+        let done = self.alone(py, k, pass).map_err(|error| self.traced.clearer(py, error));
+        self.traced.end(done.is_ok());
+        done
     }
 
     fn memory(&self) -> OracleMemory {

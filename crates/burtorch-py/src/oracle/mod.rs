@@ -56,7 +56,7 @@ use engine::{Engine, Loss, Want};
 ///         of squared differences; the default for float labels otherwise).
 ///     threads: the number of threads for the gradient of a batch of more than 64 samples (16 for models that process one
 ///         sample at a time): the same bits for any number. Each needs the memory of a chunk and of one gradient, and two of
-///         them that of one more gradient. For built-in models only: a callable holds the GIL.
+///         them that of one more gradient. For built-in models only: a callable runs on the calling thread.
 ///
 /// `oracle(contexts, targets)` returns the loss and the gradient, a FlatArray over `params.grads` that the next call
 /// **overwrites**. `contexts` has shape (b, n_in): integers for a CharMLP, numbers otherwise; `targets` has shape (b,)
@@ -428,7 +428,7 @@ fn check_callable(loss: Option<Loss>, threads: usize) -> PyResult<()> {
     }
     if threads != 1 {
         return Err(PyValueError::new_err(
-            "threads must be 1 for a callable, which holds the GIL; use a model of burtorch.nn",
+            "threads must be 1 for a callable, which runs on the calling thread; use a model of burtorch.nn",
         ));
     }
     Ok(())

@@ -163,48 +163,87 @@ impl CallableEngine {
         largest: &mut AnyLargest,
     ) -> PyResult<f64> {
         self.in_params(py, |params| params.check(at.as_ref(), None))?;
-        let (n, frozen) = (self.n_parameters(py)?, Frozen::of(self.params.get(), py)?);
-        self.at_point(py, at, |engine| {
-            let mut failed = None;
-            let found = engine.traced_parts(py, &mut |range, part| {
-                failed = match (&mut *largest, part) {
-                    (AnyLargest::F32(largest), Floats::F32(part)) => {
-                        look(&frozen, (range.start, part), &mut |start, part| largest.take(start, part)).err()
-                    }
-                    (AnyLargest::F64(largest), Floats::F64(part)) => {
-                        look(&frozen, (range.start, part), &mut |start, part| largest.take(start, part)).err()
-                    }
-                    _ => Some(mismatch()),
-                };
-                failed.is_none()
-            });
-            if let Some(error) = failed {
-                return Err(error).or_raise(py);
+        self.at_point(py, at, |engine| match engine.traced_largest(py, largest)? {
+            Some(loss) => Ok(loss),
+            None => {
+                let all = zeros(py, engine.params.get().dtype_of(), engine.n_parameters(py)?)?;
+                let memory = engine.memory_of_gradient(&all)?;
+                let loss = engine.gradient(py, Some(memory))?;
+                take_whole(largest, &engine.memory_of_gradient(&all)?).or_raise(py)?;
+                Ok(loss)
             }
-            if let Some((loss, ranges)) = found? {
-                for gap in gaps(ranges, n) {
-                    for start in gap.clone().step_by(CHUNK) {
-                        let len = CHUNK.min(gap.end - start);
-                        match &mut *largest {
-                            AnyLargest::F32(largest) => largest.take(start, &[0.0; CHUNK][..len]),
-                            AnyLargest::F64(largest) => largest.take(start, &[0.0; CHUNK][..len]),
-                        }
-                        .or_raise(py)?;
-                    }
-                }
-                return Ok(loss);
-            }
-            let dtype = engine.params.get().dtype_of();
-            let all = zeros(py, dtype, n)?;
-            let memory = || CallerMemory::of(&all, dtype, "the gradient");
-            let loss = engine.gradient(py, Some(memory()?))?;
-            match largest {
-                AnyLargest::F32(largest) => largest.take(0, memory()?.slice()),
-                AnyLargest::F64(largest) => largest.take(0, memory()?.slice()),
-            }
-            .or_raise(py)?;
-            Ok(loss)
         })
+    }
+
+    fn memory_of_gradient(&self, all: &Bound<'_, PyAny>) -> PyResult<CallerMemory> {
+        CallerMemory::of(all, self.params.get().dtype_of(), "the gradient")
+    }
+
+    /// The same by a program that passes its gradient on, if the callable has one.
+    fn traced_largest(&mut self, py: Python<'_>, largest: &mut AnyLargest) -> PyResult<Option<f64>> {
+        let (n, frozen) = (self.n_parameters(py)?, Frozen::of(self.params.get(), py)?);
+        let mut failed = None;
+        let found = self.traced_parts(py, &mut |range, part| {
+            failed = match (&mut *largest, part) {
+                (AnyLargest::F32(largest), Floats::F32(part)) => {
+                    look(&frozen, (range.start, part), &mut |start, part| largest.take(start, part)).err()
+                }
+                (AnyLargest::F64(largest), Floats::F64(part)) => {
+                    look(&frozen, (range.start, part), &mut |start, part| largest.take(start, part)).err()
+                }
+                _ => Some(mismatch()),
+            };
+            failed.is_none()
+        });
+        if let Some(error) = failed {
+            return Err(error).or_raise(py);
+        }
+        let Some((loss, ranges)) = found? else { return Ok(None) };
+        for gap in gaps(ranges, n) {
+            for start in gap.clone().step_by(CHUNK) {
+                let len = CHUNK.min(gap.end - start);
+                match &mut *largest {
+                    AnyLargest::F32(largest) => largest.take(start, &[0.0; CHUNK][..len]),
+                    AnyLargest::F64(largest) => largest.take(start, &[0.0; CHUNK][..len]),
+                }
+                .or_raise(py)?;
+            }
+        }
+        Ok(Some(loss))
+    }
+
+    /// The loss of sample `k` and what is asked of its gradient, by the program of a batch of one, if the callable has one.
+    pub(super) fn traced_sample(&mut self, py: Python<'_>, k: usize, pass: &mut Pass<'_>) -> PyResult<Option<f64>> {
+        let Some(all) = self.traced.replace_by_sample(py, k)? else { return Ok(None) };
+        let done = match pass {
+            Pass::Losses => Ok(None),
+            Pass::Gradient(_, out) => self.traced_gradient(py, out.as_mut()),
+            Pass::Largest(largest) => self.traced_largest(py, largest).and_then(|loss| {
+                if loss.is_some() {
+                    return Ok(loss);
+                }
+                let all = zeros(py, self.params.get().dtype_of(), self.n_parameters(py)?)?;
+                let mut memory = self.memory_of_gradient(&all)?;
+                let loss = self.traced_gradient(py, Some(&mut memory))?;
+                if loss.is_some() {
+                    take_whole(largest, &memory).or_raise(py)?;
+                }
+                Ok(loss)
+            }),
+        };
+        self.traced.put_back(all);
+        if done.is_err() {
+            self.zero(py, pass)?;
+        }
+        done
+    }
+}
+
+/// Takes the largest numbers of a whole gradient.
+fn take_whole(largest: &mut AnyLargest, all: &CallerMemory) -> burtorch_core::Result<()> {
+    match largest {
+        AnyLargest::F32(largest) => largest.take(0, all.slice()),
+        AnyLargest::F64(largest) => largest.take(0, all.slice()),
     }
 }
 

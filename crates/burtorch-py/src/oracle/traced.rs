@@ -8,9 +8,9 @@ use std::ops::Range;
 use burtorch_core::Total;
 use burtorch_core::array::OverRows;
 use burtorch_core::sync::Stop;
-use pyo3::exceptions::{PyException, PyMemoryError};
+use pyo3::exceptions::{PyException, PyIndexError, PyMemoryError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyList, PyMemoryView, PyTuple};
+use pyo3::types::{PyByteArray, PyList, PyMemoryView, PySlice, PyTuple};
 
 use super::callable::{CallableEngine, Side};
 use super::kernel_parameters::in_params;
@@ -100,6 +100,23 @@ impl Traced {
         Python::attach(|py| self.given.as_ref().map(|given| given.each_ref().map(|object| object.clone_ref(py))))
     }
 
+    /// Puts sample `k` in the place of the given batch, which it returns; `None` without a program or a batch.
+    pub fn replace_by_sample(&mut self, py: Python<'_>, k: usize) -> PyResult<Option<[Py<PyAny>; 2]>> {
+        let (Some(_), Some([x, y])) = (&self.batches, &self.given) else { return Ok(None) };
+        let only = PySlice::new(py, k as isize, k as isize + 1, 1);
+        let cut = |side: &Py<PyAny>| match side.is_none(py) {
+            true => Ok(Some(py.None())),
+            false => if_any(py, side.bind(py).get_item(&only)).map(|cut| cut.map(Bound::unbind)),
+        };
+        let (Some(x), Some(y)) = (cut(x)?, cut(y)?) else { return Ok(None) };
+        Ok(self.given.replace([x, y]))
+    }
+
+    /// Puts a batch back.
+    pub fn put_back(&mut self, given: [Py<PyAny>; 2]) {
+        self.given = Some(given);
+    }
+
     /// Ends a call, successful or not.
     pub fn end(&mut self, is_well: bool) {
         self.given = None;
@@ -109,12 +126,15 @@ impl Traced {
         }
     }
 
-    /// The error of a call that failed both ways: that of the program, if it is about the shape of the loss; otherwise the later one,
-    /// with that of the program as its cause if it says something else.
+    /// The error of a call that failed both ways: that of the program, if it is about the shape of the loss or an index; otherwise the
+    /// later one, with that of the program as its cause if it says something else.
     pub fn clearer(&self, py: Python<'_>, error: PyErr) -> PyErr {
         match &self.failed {
             None => error,
-            Some(failed) if text_of(failed.value(py)).contains("needs a function that returns one float") => {
+            Some(failed)
+                if failed.is_instance_of::<PyIndexError>(py)
+                    || text_of(failed.value(py)).contains("needs a function that returns one float") =>
+            {
                 failed.clone_ref(py)
             }
             Some(failed) => failed_twice(py, failed, error),

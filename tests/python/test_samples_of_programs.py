@@ -1,0 +1,125 @@
+"""Gradients of single samples of callables that only programs can compute: they are those of batches of one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import burtorch as bt
+
+sparse = pytest.importorskip("scipy.sparse")
+
+N, WIDTH = 6, 3
+
+
+def bodies(w, m):
+    """Losses of a sample, each with the number of its calls."""
+    return {
+        "scan": lambda x, y: bt.scan(lambda h, v: (bt.tanh(h * w[0] + v), None), 0.0, x)[0],
+        "cond": lambda x, y: bt.cond(x[0] > 0.0, lambda: (x @ w) ** 2, lambda: x @ w),
+        "while": lambda x, y: bt.while_loop(lambda c: c < 9.0, lambda c: c * 3.0, (x @ w) ** 2 + 1.0),
+        "rows": lambda x, y: (bt.take(m, y, axis=0) * x).sum(),
+        "reshape": lambda x, y: ((m @ x).reshape(2, 2) ** 2).sum(),
+        "checkpoint": lambda x, y: bt.checkpoint(lambda a: bt.tanh(a @ w))(x),
+        "sort": lambda x, y: np.sort(m @ x)[0],
+        "outer": lambda x, y: (np.outer(x, w) ** 2).sum(),
+        "axis": lambda x, y: (x[None] * w[:, None]).sum(),
+        "einsum": lambda x, y: np.einsum("ij,j->i", m, x)[1],
+        "gradient": lambda x, y: (bt.grad(lambda v: ((v @ w) ** 2).sum())(x) ** 2).sum(),
+        "plain": lambda x, y: (x @ w - y) ** 2,
+    }
+
+
+def made(name, dtype="float64", reduction="mean"):
+    params = bt.Parameters(dtype=dtype, seed=1)
+    w, m = params.tensor(WIDTH, init=0.5), params.tensor((4, WIDTH), init=0.25)
+    rng = np.random.default_rng(3)
+    params.values[:] = rng.normal(size=params.n)
+    calls: list[None] = []
+    body = bodies(w, m)[name]
+
+    def loss(x, y):
+        calls.append(None)
+        return body(x, y)
+
+    oracle = bt.Oracle(loss, reduction, params=params)
+    return oracle, params, (rng.normal(size=(N, WIDTH)).astype(dtype), rng.integers(0, 4, N)), calls
+
+
+NAMES = list(bodies(None, None))
+
+
+@pytest.mark.parametrize("total", ["mean", "sum"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", NAMES)
+def test_each_sample_has_the_gradient_of_a_batch_of_one(name, dtype, total):
+    oracle, params, (x, y), calls = made(name, dtype, total)
+    alone = [np.array(oracle.grad(x[k : k + 1], y[k : k + 1])) for k in range(N)]
+    losses = [oracle.loss(x[k : k + 1], y[k : k + 1]) for k in range(N)]
+    n_calls = len(calls)
+    params.grads[:] = np.arange(params.n)
+    found = np.asarray(oracle.per_sample_grads(x, y))
+    assert found.dtype == dtype and found.tobytes() == np.array(alone).tobytes()
+    assert np.array_equal(params.grads, np.arange(params.n))
+    norms = oracle.per_sample_grad_norms(x, y)
+    assert np.allclose(norms, np.linalg.norm(np.array(alone, float), axis=1), rtol=1e-6)
+    seen = []
+    oracle.per_sample(x, y, lambda k, loss, grad: seen.append((k, loss, np.array(grad).tobytes())))
+    assert seen == [(k, losses[k], alone[k].tobytes()) for k in range(N)]
+    for compressor in (bt.compress.TopK(2), bt.compress.RandK(2), bt.compress.Identity()):
+        messages = oracle.per_sample_grads(x, y, compress=compressor, draw=bt.compress.Draw(5))
+        for k, message in enumerate(messages):
+            expected = compressor.compress(alone[k], bt.compress.Draw(5, client=k))
+            assert message.decompress().tobytes() == expected.decompress().tobytes()
+    # Nothing was traced but the batch of one; an audit may call the body again.
+    assert len(calls) <= n_calls + 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_frozen_numbers_and_batches_afterwards(name):
+    oracle, params, (x, y), _ = made(name)
+    whole = np.array(oracle.grad(x, y))
+    params.freeze(range(1, 3))
+    found = np.asarray(oracle.per_sample_grads(x, y))
+    assert not found[:, 1:3].any()
+    assert np.allclose(found.mean(0), np.where(np.isin(np.arange(params.n), [1, 2]), 0.0, whole))
+    assert np.array_equal(oracle.grad(x, y), found.mean(0)) or np.allclose(oracle.grad(x, y), found.mean(0))
+
+
+def test_samples_of_sparse_rows_lists_and_without_targets():
+    params = bt.Parameters(dtype="float64", seed=1)
+    w = params.tensor(WIDTH, init=0.5)
+
+    def loss(x):
+        y = x @ w
+        return bt.cond(y > 0.0, lambda: y, lambda: -2.0 * y)
+
+    oracle = bt.Oracle(loss, params=params)
+    x = np.array([[1.0, 0.0, 2.0], [0.0, -3.0, 0.0], [0.0, 0.0, 0.0]])
+    expected = [[1.0, 0.0, 2.0], [0.0, 6.0, 0.0], [0.0, 0.0, 0.0]]
+    for batch in (x, x.tolist(), sparse.csr_matrix(x), sparse.csr_array(x), np.asfortranarray(x), x.astype("float32")):
+        assert np.asarray(oracle.per_sample_grads(batch)).tolist() == expected
+
+
+def test_a_callable_that_cannot_be_traced_is_called_for_each_sample():
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor(WIDTH, init=0.5)
+    seen = []
+
+    def loss(x, y):
+        seen.append(float(x.data[0]))  # the number of one sample
+        return bt.inner_product(x, w) * y
+
+    oracle = bt.Oracle(loss, params=params)
+    x, y = np.arange(6.0).reshape(2, 3), np.array([1.0, 2.0])
+    for _ in range(2):
+        assert np.asarray(oracle.per_sample_grads(x, y)).tolist() == [[0.0, 1.0, 2.0], [6.0, 8.0, 10.0]]
+    assert seen[-2:] == [0.0, 3.0]
+
+
+def test_errors_name_the_cause_and_change_nothing():
+    oracle, params, (x, y), _ = made("rows")
+    params.grads[:] = 7.0
+    with pytest.raises(IndexError):
+        oracle.per_sample_grads(x, y + 3)
+    assert oracle.per_sample_grad_norms(x, y) == oracle.per_sample_grad_norms(x, y)
