@@ -14,6 +14,7 @@ use crate::convert::arrays::{Array, Kind};
 use crate::convert::buffer::type_name;
 use crate::convert::errors::{IntoPython, if_any};
 use crate::convert::numbers::{has_dtype, number_of};
+use crate::convert::refusals::meet_values;
 use crate::params::{PyParameter, PyParameters, PyTensor};
 
 /// An operand of an operation.
@@ -122,6 +123,7 @@ impl<'py> Operand<'py> {
 pub(super) fn refuse_values(operands: &[Bound<'_, PyAny>]) -> PyResult<()> {
     let found = operands.iter().map(type_name).find(|name| matches!(name.as_str(), "Value" | "Vector"));
     let Some(found) = found else { return Ok(()) };
+    meet_values();
     Err(PyTypeError::new_err(format!(
         "a {found} does not mix with Arrays; use graph.array(numbers) throughout, or pass graph.array(v.data), the \
          numbers without a gradient"

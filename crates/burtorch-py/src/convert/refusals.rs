@@ -19,6 +19,8 @@ thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
     /// Whether a body traced with Values has reached an operation that needs Arrays.
     static NEEDS_ARRAYS: Cell<NeedsArrays> = const { Cell::new(NeedsArrays::No) };
+    /// Whether a Value or Vector has been refused beside an Array.
+    static MET_VALUES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether a body that failed with Values should be traced with Arrays.
@@ -61,6 +63,16 @@ pub fn may_need_arrays() {
     if NEEDS_ARRAYS.get() == NeedsArrays::No {
         NEEDS_ARRAYS.set(NeedsArrays::Perhaps);
     }
+}
+
+/// Records that a Value or Vector has been refused beside an Array.
+pub fn meet_values() {
+    MET_VALUES.set(true);
+}
+
+/// Whether one has been since the last call of this function.
+pub fn met_values() -> bool {
+    MET_VALUES.take()
 }
 
 /// Refuses Values where Arrays are needed. A trace that ends with this error is repeated with Arrays.

@@ -365,6 +365,7 @@ pub fn known_predicate(predicate: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         // NumPy's.
         Ok(known) => Ok(Some(known)),
         Err(_) => match number_of(predicate)? {
+            Some(number) if number.is_nan() => Err(PyValueError::new_err("the predicate of cond() is NaN")),
             Some(number) => Ok(Some(number != 0.0)),
             None => Err(PyTypeError::new_err(format!(
                 "cond() needs a predicate that is one bool, found {}",

@@ -10,14 +10,40 @@ use pyo3::types::{PyBool, PyInt, PyTuple};
 
 use super::control::{Control, known_predicate, mask};
 use super::nest::Nest;
-use super::transform::{Argnums, Rule, Transform};
+use super::transform::{Argnums, Rule, Transform, hold_values};
 use super::transforms::{function, transform};
 use crate::array::array::PyArray;
 use crate::array::guard::truth;
 use crate::array::trace::current;
 use crate::convert::buffer::type_name;
 use crate::convert::errors::if_any;
-use crate::convert::refusals::{is_tracing, needs_arrays};
+use crate::convert::refusals::{is_tracing, met_values, needs_arrays};
+
+/// Runs a loop step by step in Python, as its arguments or the numbers that its bodies capture are Values.
+type StepByStep<'a, 'py> = &'a dyn Fn(&Bound<'py, PyModule>) -> PyResult<Bound<'py, PyAny>>;
+
+/// The results of a loop or branch at these arguments; of Values outside of traces, those of its steps one by one.
+fn done_or<'py>(
+    f: &Bound<'py, PyAny>,
+    name: &'static str,
+    control: Control,
+    positional: &[Bound<'py, PyAny>],
+    step_by_step: StepByStep<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = f.py();
+    if is_tracing() || current(py).is_some() {
+        return done(f, name, control, positional);
+    }
+    let steps = || step_by_step(&py.import("burtorch._loops")?);
+    if hold_values(positional)? {
+        return steps();
+    }
+    met_values();
+    match done(f, name, control, positional) {
+        Err(error) if met_values() && error.is_instance_of::<PyTypeError>(py) => steps(),
+        done => done,
+    }
+}
 
 /// The results of a loop or branch at these arguments.
 fn done<'py>(
@@ -72,7 +98,8 @@ fn steps(x: Option<&Bound<'_, PyAny>>, name: &str, least: usize) -> PyResult<Opt
 ///
 /// Args:
 ///     f: a function of the carry and of one slice of xs that returns a tuple of the next carry and of a result to stack.
-///     init: the first carry: a number, an array, or lists, tuples and dicts of them. A carry keeps its structure, shapes and dtypes.
+///     init: the first carry: a number, an array, a Value, or lists, tuples and dicts of them. A carry keeps its structure, shapes and
+///         dtypes.
 ///     xs: arrays with the same extent along their first axis, in containers; or None.
 ///     length: the number of steps; required without xs.
 ///     reverse: whether to start from the last slice.
@@ -83,7 +110,8 @@ fn steps(x: Option<&Bound<'_, PyAny>>, name: &str, least: usize) -> PyResult<Opt
 ///     TraceError: the carry changes its structure, shape or dtype, or f does not return a tuple of two.
 ///     ValueError: arrays of different lengths, another length than that of xs, or neither xs nor length.
 ///
-/// f is traced once, whatever the length. Values and first derivatives are those of a Python loop.
+/// f is traced once, whatever the length. Values and first derivatives are those of a Python loop. With Values, outside of traced
+/// functions, f is called for each step, and results that are Values are stacked as a Vector.
 ///
 /// Example:
 ///     >>> import burtorch as bt, numpy as np
@@ -106,7 +134,11 @@ fn scan<'py>(
         false => steps(checkpoint, "checkpoint is None, \"sqrt\", or", 1)?.map_or(Checkpoint::None, Checkpoint::Every),
     };
     let xs = xs.unwrap_or_else(|| f.py().None().into_bound(f.py()));
-    done(f, "scan", Control::Scan(ScanOptions { length, reverse, checkpoint }), &[init, xs])
+    let control = Control::Scan(ScanOptions { length, reverse, checkpoint });
+    let arguments = [init, xs];
+    done_or(f, "scan", control, &arguments, &|loops| {
+        loops.getattr("scan_step_by_step")?.call1((f, &arguments[0], &arguments[1], length, reverse))
+    })
 }
 
 /// `carry = body(carry)` while `cond(carry)` is true; returns the last carry.
@@ -136,7 +168,11 @@ fn while_loop<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     callable(&cond, "while_loop")?;
     let most = steps(max_steps, "max_steps is", 0)?;
-    done(body, "while_loop", Control::While { condition: cond.unbind(), most }, &[init])
+    let control = Control::While { condition: cond.clone().unbind(), most };
+    let arguments = [init];
+    done_or(body, "while_loop", control, &arguments, &|loops| {
+        loops.getattr("while_step_by_step")?.call1((&cond, body, &arguments[0], most))
+    })
 }
 
 /// `carry = body(i, carry)` for the integers i from lower to upper, upper excluded; returns the last carry.
@@ -182,7 +218,11 @@ fn fori_loop<'py>(
             Err(PyTypeError::new_err(message))
         }
     };
-    done(body, "fori_loop", Control::Fori(bound(lower)?, bound(upper)?), &[init])
+    let (lower, upper) = (bound(lower)?, bound(upper)?);
+    let arguments = [init];
+    done_or(body, "fori_loop", Control::Fori(lower, upper), &arguments, &|loops| {
+        loops.getattr("fori_step_by_step")?.call1((lower, upper, body, &arguments[0]))
+    })
 }
 
 /// `f(*args)` if pred is true, else `g(*args)`; only one of them is computed.
@@ -227,7 +267,9 @@ fn cond<'py>(
     let known = known_predicate(&pred)?;
     let predicate = known.is_none().then_some(pred);
     let positional: Vec<_> = predicate.into_iter().chain(args.iter()).collect();
-    done(f, "cond", Control::Cond { no: g.unbind(), known }, &positional)
+    let chosen = if known == Some(false) { &g } else { f };
+    let control = Control::Cond { no: g.clone().unbind(), known };
+    done_or(f, "cond", control, &positional, &|_| chosen.call1(args))
 }
 
 /// The same function, but reverse mode keeps only its arguments and recomputes its intermediate results.

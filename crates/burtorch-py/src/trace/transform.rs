@@ -23,7 +23,7 @@ use crate::convert::arrays::Kind;
 use crate::convert::buffer::type_name;
 use crate::convert::errors::{derived, if_any, instead};
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
-use crate::convert::refusals::{needs_arrays, not_in_a_trace};
+use crate::convert::refusals::{is_tracing, needs_arrays, not_in_a_trace};
 use crate::convert::signals::quietly;
 
 /// The arguments of a derivative.
@@ -185,6 +185,13 @@ impl<'py> Arguments<'py> {
     }
 }
 
+/// Whether there are Values or Vectors among arguments.
+pub fn hold_values(positional: &[Bound<'_, PyAny>]) -> PyResult<bool> {
+    let mut leaves = Vec::new();
+    positional.iter().try_for_each(|argument| Nest::of(argument, &mut leaves).map(drop))?;
+    Ok(leaves.iter().any(is_of_graph))
+}
+
 /// A body's program in a nested trace.
 pub struct Child<'py> {
     /// Its results are those of the body.
@@ -317,6 +324,10 @@ impl Transform {
                 return self.vmap(py, positional, named, (in_axes.bind(py), out_axes.bind(py)), *reduce);
             }
             Rule::Control(control) => return self.control(py, positional, control),
+            // A graph of Values keeps all of them.
+            Rule::Checkpoint if !is_tracing() && current(py).is_none() && hold_values(positional)? => {
+                return self.function.bind(py).call(PyTuple::new(py, positional)?, named);
+            }
             Rule::Grad { .. } | Rule::Jacobian | Rule::ParamGrad | Rule::Checkpoint => {}
         }
         let arguments = Arguments::of(py, self.name, positional)?;
