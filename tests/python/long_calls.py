@@ -264,7 +264,7 @@ def system(v):
     return [bt.sin(v[i] * v[(i + 1) % n]) + v[i] for i in range(n)]
 
 
-@long("Function.trace", "trace", "Function.audit", "Function.__reduce__", n=4, most=4000)
+@long("Function.trace", "Function.compile", "trace", "Function.audit", "Function.__reduce__", n=4, most=4000)
 def recording(name, n):
     x = numbers(50)
 
@@ -273,6 +273,8 @@ def recording(name, n):
             return len(bt.trace(rounds(n), x).program)
         f = bt.function(rounds(n), audit=False)
         f.trace(x)
+        if name == "Function.compile":
+            return bits(f.compile(x)(x))
         if name == "Function.audit":
             return bits(f.audit())
         if name == "Function.__reduce__":

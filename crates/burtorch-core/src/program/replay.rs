@@ -307,24 +307,30 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         self.bundles = Some(bundles);
     }
 
+    /// Plans a program now that would be planned when it runs again; after an interrupt it may still be planned later.
+    pub fn plan(&mut self) {
+        let Some(later) = self.later.take() else { return };
+        if interrupt::is_over() {
+            self.later = Some(later);
+        } else if let Some(bundles) = S::in_bundles(&later.program, later.build, self.level, false)
+            && let Ok(mut planned) = Self::of_bundles(&later.program, later.build, self.level, bundles.0)
+        {
+            planned.values[..self.n_inputs].copy_from_slice(&self.values[..self.n_inputs]);
+            let n = self.n_differentiated.min(self.adjoints.len());
+            planned.adjoints[..n].copy_from_slice(&self.adjoints[..n]);
+            *self = planned;
+        } else if interrupt::check().is_err() {
+            self.later = Some(later);
+        }
+    }
+
     /// Runs a program that is, or may now be put, in bundles. Inputs and directions were written before.
     #[inline(never)]
     fn run_large(&mut self) {
-        if let Some(mut later) = self.later.take() {
+        if let Some(later) = &mut self.later {
             later.n_runs += 1;
-            if later.n_runs < RUNS_BEFORE_PLAN {
-                self.later = Some(later);
-            } else if interrupt::is_over() {
-                return self.later = Some(later);
-            } else if let Some(bundles) = S::in_bundles(&later.program, later.build, self.level, false)
-                && let Ok(mut planned) = Self::of_bundles(&later.program, later.build, self.level, bundles.0)
-            {
-                planned.values[..self.n_inputs].copy_from_slice(&self.values[..self.n_inputs]);
-                let n = self.n_differentiated.min(self.adjoints.len());
-                planned.adjoints[..n].copy_from_slice(&self.adjoints[..n]);
-                *self = planned;
-            } else if interrupt::check().is_err() {
-                return self.later = Some(later);
+            if later.n_runs >= RUNS_BEFORE_PLAN {
+                self.plan();
             }
         }
         if self.bundles.is_some() {

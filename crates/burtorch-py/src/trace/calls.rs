@@ -91,9 +91,19 @@ pub fn record_beside(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<Tra
     traced
 }
 
-/// Whether a function of NumPy has refused a Value or a Vector, or a Value was asked for an attribute that Arrays have.
+/// Whether a function of NumPy has refused a Value, a Vector, or an array of Values, a Value was asked for an attribute or an
+/// entry that Arrays have, or an op has no program of Values.
 fn is_of_numpy(py: Python<'_>, error: &PyErr) -> bool {
     let text = text_of(error.value(py));
+    let of_objects =
+        ["of type burtorch.Value", "from dtype('O')", "found ndarray", "'burtorch.Value' object is not subscriptable"];
+    if error.is_instance_of::<PyTypeError>(py) && of_objects.iter().any(|part| text.contains(part)) {
+        return true;
+    }
+    // Such as one that reads Parameters.
+    if text.contains("an op of a traced function must be") {
+        return true;
+    }
     let missing =
         text.strip_prefix("'burtorch.Value' object has no attribute '").map(|name| name.trim_end_matches('\''));
     let has = |name: &str| quietly(py, || py.get_type::<PyArray>().hasattr(name)).unwrap_or(false);
@@ -351,6 +361,16 @@ pub fn bind<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 pub fn record_now<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     match Arguments::unless_arrays(&call, &call.positional, "trace")? {
         Some(arguments) => with_path(&call, &arguments, |_| ())?,
+        None => array_calls::record(&call)?,
+    }
+    Ok(call.function.clone())
+}
+
+/// `f.compile(x, ...)`
+pub fn compile<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    match Arguments::unless_arrays(&call, &call.positional, "compile")? {
+        Some(arguments) => with_path(&call, &arguments, Path::plan)?.or_raise(call.py())?,
+        // Their programs are planned as soon as they are traced.
         None => array_calls::record(&call)?,
     }
     Ok(call.function.clone())

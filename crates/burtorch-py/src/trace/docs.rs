@@ -116,6 +116,19 @@ Example:
 ";
 
 /// See the name.
+pub const COMPILE: &CStr = c"compile($self, /, *args, **static)
+--
+
+Trace the function at these arguments and plan its program now, rather than at its second call; returns the function.
+
+Example:
+    >>> import burtorch as bt
+    >>> f = bt.function(lambda x: x * x).compile(1.0)
+    >>> f(3.0), f.stats()[\"traced\"]
+    (9.0, 1)
+";
+
+/// See the name.
 pub const STATS: &CStr = c"stats($self, /)
 --
 

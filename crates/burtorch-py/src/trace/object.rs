@@ -229,8 +229,8 @@ type Method = for<'py> fn(Call<'py>) -> PyResult<Bound<'py, PyAny>>;
 const CALL: usize = 0;
 const VALUE_AND_GRAD: usize = 1;
 const GRAD: usize = 2;
-/// With `trace`, `vjp`, `jvp` and `hvp`, those which trace with Arrays because of long arguments.
-const TAKES_LONG_ARRAYS: [usize; 7] = [CALL, VALUE_AND_GRAD, GRAD, 4, 8, 9, 10];
+/// With `trace`, `vjp`, `jvp`, `hvp` and `compile`, those which trace with Arrays because of long arguments.
+const TAKES_LONG_ARRAYS: [usize; 8] = [CALL, VALUE_AND_GRAD, GRAD, 4, 8, 9, 10, 23];
 
 const MAP_OPTIONS: &[&str] = &["threads", "out", "stop", "deadline"];
 
@@ -259,6 +259,7 @@ const METHODS: &[(Keywords, Method)] = &[
     (own("save", &[]), file::save_to),
     (own("audit", &[]), audit::audit),
     (passed_on("value_and_param_grad", &[]), transforms::value_and_param_grad),
+    (passed_on("compile", &[]), calls::compile),
 ];
 
 /// Options, and static arguments of the body.

@@ -287,6 +287,7 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         c"save" method::<20>, docs::SAVE;
         c"audit" method::<21>, docs::AUDIT;
         c"value_and_param_grad" method::<22>, docs::VALUE_AND_PARAM_GRAD;
+        c"compile" method::<23>, docs::COMPILE;
     };
     let attribute = |name: &'static std::ffi::CStr, get: ffi::getter, doc: &'static std::ffi::CStr| ffi::PyGetSetDef {
         name: name.as_ptr(),

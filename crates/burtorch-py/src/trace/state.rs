@@ -136,6 +136,14 @@ impl Scalars {
 }
 
 impl Path {
+    /// Plans the program now, rather than at its second run.
+    pub fn plan(&mut self) -> burtorch_core::Result<()> {
+        asked(|| {
+            with_scalars!(&mut self.replay, replay => replay.plan());
+            burtorch_core::interrupt::check()
+        })
+    }
+
     /// Makes a program ready to run.
     pub fn new(
         py: Python<'_>,
