@@ -38,6 +38,22 @@ def test_an_array_of_one_value_without_dimensions_is_that_value():
     assert f(np.array([-3.0, 4.0])) == 4.0
 
 
+@pytest.mark.parametrize(
+    "result",
+    [
+        np.array("a"), np.array(["a", "b"]), np.array([1j]), np.complex64(1j), np.datetime64(1, "s"), np.void(b"1"),
+        np.array([np.timedelta64(1, "s")]), np.zeros(1, [("a", float)]), np.array([None, 1.0], object),
+        np.array([[1.0], "a"], object), np.ma.array([1.0, 2.0], mask=[False, True]), np.str_("a"), np.bytes_(b"a"),
+    ],
+    ids=repr,
+)  # fmt: skip
+@pytest.mark.parametrize("place", [lambda x: x, lambda x: [x], lambda x: {"a": (1.0, x)}])
+def test_results_that_hold_no_real_numbers_are_named(result, place):
+    expected = "must return Values, or lists, tuples and dicts of them, found"
+    assert expected in caught(bt.function(lambda x: place(result)), 0.5)
+    assert expected in caught(bt.function(lambda x: place(result)), [0.5, 1.0])
+
+
 def test_values_that_were_kept_from_a_recording():
     kept = []
 

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use super::compressor::compared;
-use crate::convert::arrays::{Array, Kind, empty, of_integers};
+use crate::convert::arrays::{Array, Kind, empty, filled, of_integers};
 use crate::convert::buffer::{copied_bytes, type_name};
 use crate::convert::errors::IntoPython;
 use crate::convert::exclusive::Guarded;
@@ -201,10 +201,8 @@ impl PyMessage {
     #[getter]
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let message = &*self.message.look(py)?;
-        let values = empty(py, &[of_either!(message, message => message.n_sent())], kind(message))?;
-        let array = Array::converted(&values)?;
-        of_either!(message, message => array.write(message.entries().map(|(_, x)| f64::from(x))));
-        Ok(values)
+        let values: Vec<_> = of_either!(message, message => message.entries().map(|(_, x)| f64::from(x)).collect());
+        filled(py, &[values.len()], kind(message), &values)
     }
 
     /// "float32" or "float64".
@@ -234,7 +232,7 @@ impl PyMessage {
         let len = of_either!(message, message => message.len());
         let out = out.map_or_else(|| empty(py, &[len], kind(message)), Ok)?;
         let array = target(&out, len)?;
-        array.write(std::iter::repeat_n(0.0, len));
+        array.fill(0.0);
         of_either!(message, message => array.update(message.entries().map(|(i, x)| (i, f64::from(x))), |_, x| x))?;
         Ok(out)
     }

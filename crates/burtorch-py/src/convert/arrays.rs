@@ -111,6 +111,38 @@ impl Kind {
             }
         }
     }
+
+    /// Appends the numbers of a row.
+    ///
+    /// # Safety
+    /// `n` numbers of this type may be read, the first one there and each this many bytes from the one before.
+    unsafe fn read_row(self, start: *const u8, stride: isize, n: usize, all: &mut Vec<f64>) {
+        // SAFETY: by the contract of this function. A constant type and stride make a loop that uses vectors.
+        unsafe {
+            match (self, stride) {
+                (Kind::F32, 4) => all.extend((0..n).map(|k| Kind::F32.read(start.wrapping_add(4 * k)))),
+                (Kind::F64, 8) => all.extend((0..n).map(|k| Kind::F64.read(start.wrapping_add(8 * k)))),
+                _ => all.extend((0..n).map(|k| self.read(start.wrapping_offset(stride * k as isize)))),
+            }
+        }
+    }
+
+    /// Writes a row of numbers, rounded to this type.
+    ///
+    /// # Safety
+    /// As many numbers of this type, which is a float, may be written, the first one there and each this many bytes from
+    /// the one before.
+    unsafe fn write_row<E: Float>(self, start: *mut u8, stride: isize, row: &[E]) {
+        let numbers = row.iter().enumerate();
+        // SAFETY: by the contract of this function. A constant type and stride make a loop that uses vectors.
+        unsafe {
+            match (self, stride) {
+                (Kind::F32, 4) => numbers.for_each(|(k, &x)| Kind::F32.write(start.wrapping_add(4 * k), x)),
+                (Kind::F64, 8) => numbers.for_each(|(k, &x)| Kind::F64.write(start.wrapping_add(8 * k), x)),
+                _ => numbers.for_each(|(k, &x)| self.write(start.wrapping_offset(stride * k as isize), x)),
+            }
+        }
+    }
 }
 
 /// An IEEE binary16 number, exactly.
@@ -266,15 +298,27 @@ impl Array {
 
     /// Calls `f` with the place of every number, by rows.
     pub fn for_each(&self, mut f: impl FnMut(*mut u8)) {
-        let (shape, strides) = (self.shape(), self.strides());
+        let (n, stride) = self.of_last_dimension();
+        self.for_each_row(|start| (0..n).for_each(|k| f(start.wrapping_offset(stride * k as isize))));
+    }
+
+    /// Entries of the last dimension, and bytes from one to the next.
+    fn of_last_dimension(&self) -> (usize, isize) {
+        (self.shape().last().copied().unwrap_or(1), self.strides().last().copied().unwrap_or(0))
+    }
+
+    /// Calls `f` with the place of the first number of every row of the last dimension, in order.
+    fn for_each_row(&self, mut f: impl FnMut(*mut u8)) {
         if self.len() == 0 {
             return;
         }
-        let mut index = vec![0_usize; shape.len()];
+        let n_outer = self.shape().len().saturating_sub(1);
+        let (shape, strides) = (&self.shape()[..n_outer], &self.strides()[..n_outer]);
+        let mut index = vec![0_usize; n_outer];
         let mut at = self.start();
         loop {
             f(at);
-            let mut axis = shape.len();
+            let mut axis = n_outer;
             loop {
                 if axis == 0 {
                     return;
@@ -298,8 +342,10 @@ impl Array {
             all.extend_from_slice(unsafe { std::slice::from_raw_parts(self.start().cast(), self.len()) });
             return;
         }
-        // SAFETY: `for_each` visits the entries of the buffer, which is held here.
-        self.for_each(|at| all.push(unsafe { self.kind.read(at) }));
+        all.reserve(self.len());
+        let (n, stride) = self.of_last_dimension();
+        // SAFETY: rows of the buffer, which is held here.
+        self.for_each_row(|start| unsafe { self.kind.read_row(start, stride, n, all) });
     }
 
     /// The numbers in place, if they have this type and are stored by rows. Python code that runs while they are read may
@@ -368,13 +414,21 @@ impl Array {
         })
     }
 
-    /// Writes numbers, by rows.
-    pub fn write(&self, mut numbers: impl Iterator<Item = f64>) {
-        self.for_each(|at| {
-            if let Some(x) = numbers.next() {
-                // SAFETY: as in `read_into`; the callers created the array, or checked that it is writable and holds
-                // floats.
-                unsafe { self.kind.write(at, x) }
+    /// Writes one number everywhere.
+    pub fn fill(&self, x: f64) {
+        // SAFETY: as in `write`.
+        self.for_each(|at| unsafe { self.kind.write(at, x) });
+    }
+
+    /// Writes numbers, by rows; as many as there are of both.
+    pub fn write<E: Float>(&self, numbers: &[E]) {
+        let (n, stride) = self.of_last_dimension();
+        let mut rows = numbers.chunks(n.max(1));
+        self.for_each_row(|start| {
+            if let Some(row) = rows.next() {
+                // SAFETY: a row of the buffer, which is held here; the callers created the array, or checked that it is
+                // writable and holds floats.
+                unsafe { self.kind.write_row(start, stride, row) }
             }
         });
     }
@@ -418,7 +472,7 @@ pub fn write_all<E: Float + InPlace>(to: &Array, numbers: &[E]) {
         // overlap the source.
         unsafe { std::ptr::copy(numbers.as_ptr(), to.start().cast(), numbers.len()) };
     } else {
-        to.write(numbers.iter().map(|x| x.to_f64()));
+        to.write(numbers);
     }
 }
 
@@ -440,7 +494,7 @@ pub fn filled<'py>(py: Python<'py>, shape: &[usize], kind: Kind, numbers: &[f64]
         // SAFETY: a new array is contiguous and aligned, has this many numbers, and has no other references.
         unsafe { std::ptr::copy_nonoverlapping(numbers.as_ptr(), view.start().cast(), numbers.len()) };
     } else {
-        view.write(numbers.iter().copied());
+        view.write(numbers);
     }
     Ok(array)
 }

@@ -306,6 +306,9 @@ impl PyFiniteSum {
     ) -> PyResult<f64> {
         let threads = self.threads(threads)?;
         let (x_numbers, chosen) = (self.point(x, "x")?, self.chosen(samples)?);
+        if chosen.is_empty() {
+            return Err(to_python(x.py(), burtorch_core::Error::EmptyReduction { op: "the loss" }));
+        }
         let weights = weights_of(weights, chosen.len())?;
         let work = || {
             let samples = samples_of(&chosen, weights.as_deref(), 1.0);
@@ -370,7 +373,7 @@ impl PyFiniteSum {
         until(py, watched(stop, deadline)?, || self.detached(py, work))?;
         match (out, to) {
             (Some(out), Some(to)) => {
-                to.write(g.into_iter());
+                to.write(&g);
                 Ok(out.clone())
             }
             _ => filled(py, &[g.len()], Kind::F64, &g),

@@ -246,7 +246,7 @@ fn of_arrays(py: Python<'_>, object: *mut BoundObject) -> PyResult<Option<f64>> 
             let (value, found): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
                 function.call_method1("value_and_grad", arguments)?.extract()?;
             let found = found.extract::<f64>().map_or_else(|_| found.extract::<Vec<f64>>(), |one| Ok(vec![one]))?;
-            Array::writable(&gradient, "the gradient of bind()")?.write(found.into_iter());
+            Array::writable(&gradient, "the gradient of bind()")?.write(&found);
             value
         }
         None => function.call1(arguments)?,

@@ -105,7 +105,7 @@ impl<'py> Out<'py> {
             numbers.push(own);
         }
         for (array, numbers) in arrays.iter().zip(numbers) {
-            array.write(numbers.into_iter());
+            array.write(&numbers);
         }
         Ok(self.given.clone())
     }

@@ -386,7 +386,9 @@ impl Tree {
         let is_array = !result.is_instance_of::<PyTuple>() && result.hasattr("dtype")? && result.hasattr("flat")?;
         if is_array {
             for item in result.getattr("flat")?.try_iter()? {
-                Tree::of_result(owner, &item?, nodes, as_numpy, depth + 1)?;
+                // An element that is no number is an array of its own where NumPy has scalars of its type.
+                let node = crate::node::of_graph::node_or_constant(owner, &item?)?;
+                nodes.push(node.ok_or_else(|| not_values(result))?);
             }
             let shape: Vec<usize> = result.getattr("shape")?.extract()?;
             if shape.is_empty() {
@@ -401,10 +403,7 @@ impl Tree {
         } else if result.is_instance_of::<PyList>() || result.is_instance_of::<PyTuple>() {
             result.try_iter()?.collect::<PyResult<_>>()?
         } else {
-            let found = type_name(result);
-            let message =
-                format!("a traced function must return Values, or lists, tuples and dicts of them, found {found}");
-            return Err(error_here(py, &message));
+            return Err(not_values(result));
         };
         let parts = items.iter().map(|item| Tree::of_result(owner, item, nodes, as_numpy, depth + 1));
         let items = parts.collect::<PyResult<Vec<_>>>()?;
@@ -465,13 +464,28 @@ fn is_bool(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.getattr("dtype")?.getattr("kind")?.eq("b")
 }
 
-fn unknown(object: &Bound<'_, PyAny>) -> Wrong {
-    let mut found = type_name(object);
-    match if_any(object.py(), object.getattr("dtype")) {
-        Ok(Some(dtype)) => found += &format!(" of {}", text_of(&dtype)),
-        Ok(None) => {}
-        Err(error) => return Wrong::Failed(error),
+/// The name of a type, and of the elements if it is an array.
+fn described(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    let dtype = if_any(object.py(), object.getattr("dtype"))?;
+    Ok(type_name(object) + &dtype.map_or_else(String::new, |dtype| format!(" of {}", text_of(&dtype))))
+}
+
+/// The error for a result of a traced function.
+fn not_values(result: &Bound<'_, PyAny>) -> PyErr {
+    match described(result) {
+        Ok(found) => {
+            let message = "a traced function must return Values, or lists, tuples and dicts of them, found ";
+            error_here(result.py(), &(message.to_owned() + &found))
+        }
+        Err(error) => error,
     }
+}
+
+fn unknown(object: &Bound<'_, PyAny>) -> Wrong {
+    let found = match described(object) {
+        Ok(found) => found,
+        Err(error) => return Wrong::Failed(error),
+    };
     Wrong::here(format!(
         "expected a real number, an array, or a list, tuple or dict of them, found {found}; pass other arguments by keyword"
     ))
