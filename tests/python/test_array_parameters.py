@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import operator
 
 import numpy as np
 import pytest
 
 import burtorch as bt
+from burtorch._core import Tensor
 
 
 def test_parameters_are_read_at_every_call():
@@ -165,3 +168,89 @@ def test_a_parameter_costs_no_trace_and_has_no_numbers_in_one():
             bt.grad(lambda x: read(x).sum())(TABLE)  # noqa: B023
     single = bt.function(lambda x: x * p, dtype="float32")
     assert single(TABLE.astype("float32")).dtype == np.float32
+
+
+SHAPES = [(2, 3), (3, 2), (2, 1), (1, 3), (6,), (1, 1), (1,), (3, 1, 2)]
+
+
+OPERATORS = {
+    operator.add: bt.add, operator.sub: bt.sub, operator.mul: bt.mul, operator.truediv: bt.div, operator.pow: bt.pow,
+    operator.floordiv: bt.floor_divide, operator.mod: bt.remainder,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operate", OPERATORS, ids=lambda operate: operate.__name__)
+def test_tensors_of_other_shapes_are_not_paired_number_by_number(operate):
+    params = bt.Parameters(dtype="float64", seed=1)
+    tensors = [params.tensor(shape) for shape in SHAPES]
+    params.values[:] = np.random.default_rng(0).uniform(0.5, 2.0, params.n)
+    for a in tensors:
+        for b in tensors:
+            x, y = (np.asarray(t.values).reshape(t.shape) for t in (a, b))
+            for f in (operate, OPERATORS[operate]):
+                if a.shape == b.shape:
+                    assert np.allclose(f(a, b).data, operate(x, y).ravel(), rtol=1e-12)
+                    continue
+                text = r"operands of shapes \(.*\) and \(.*\) are not paired|expects operands of equal length"
+                with pytest.raises(ValueError, match=text):
+                    f(a, b)
+            # With Arrays, and in traced functions, they broadcast.
+            try:
+                expected = operate(x, y)
+            except ValueError:
+                continue
+            assert np.allclose(operate(bt.array(a), b).data, expected, rtol=1e-12)
+            traced = bt.function(lambda c, a=a, b=b: operate(a, b) * c)
+            assert np.allclose(traced(1.0), expected, rtol=1e-12)
+
+
+def test_products_of_matrices_beside_tensors_are_arrays():
+    params = bt.Parameters(dtype="float64", seed=1)
+    w, m, k = params.tensor(3, init=0.5), params.tensor((2, 3), init=1.0), params.tensor((3, 2), init=2.0)
+    params.values[:] = np.arange(1.0, params.n + 1.0)
+    of = {id(t): np.asarray(t.values).reshape(t.shape) for t in (w, m, k)}
+    x, y = np.arange(6.0).reshape(2, 3), np.arange(6.0).reshape(3, 2)
+    for left, right in [(x, w), (w, y), (x, k), (y, m), (m, y), (k, x), (m, k), (k, m), (w, k)]:
+        found = left @ right
+        expected = of.get(id(left), left) @ of.get(id(right), right)
+        assert isinstance(found, bt.Array) and np.array_equal(found.data, expected)
+        params.zero_grad()
+        (found * found).sum().backward()
+        assert np.any(params.grads)
+        assert np.array_equal(bt.function(lambda c, left=left, right=right: (left @ right) * c)(1.0), expected)
+    assert isinstance(m @ bt.Vector([1.0, 2.0, 3.0]), bt.Vector)
+
+
+def test_indices_of_tensors_are_those_of_numpy():
+    params = bt.Parameters(dtype="float64", seed=1)
+    for shape in ((4, 3), (2, 3, 2)):
+        w = params.tensor(shape)
+        w.values[:] = np.arange(float(np.prod(shape)))
+        numbers = np.asarray(w.values).reshape(shape)
+        every = [0, -1, slice(None), slice(0, 2), slice(1, None), [0, 1], None, ...]
+        for index in [*itertools.product(every, repeat=2), *itertools.product(every[:6], repeat=3), (1,), (slice(1, 2),)]:
+            try:
+                expected = numbers[index]
+            except IndexError:
+                continue
+            found = w[index]
+            if isinstance(found, Tensor):
+                assert found.shape == expected.shape and list(found.values) == expected.ravel().tolist()
+            else:
+                assert np.array_equal(found.data, expected), index
+            traced = bt.function(lambda c, w=w, index=index: w[index] * c)(1.0)
+            assert np.array_equal(traced, expected), index
+
+
+def test_functions_along_an_axis_keep_the_shape_of_tensors():
+    params = bt.Parameters(dtype="float64", seed=1)
+    w = params.tensor((2, 3))
+    params.values[:] = np.arange(6.0)
+    x = np.arange(6.0).reshape(2, 3)
+    soft = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    assert np.allclose(bt.softmax(w).data, soft) and np.allclose(bt.log_softmax(w).data, np.log(soft))
+    assert np.allclose(bt.softmax(w, axis=0).data, (np.exp(x) / np.exp(x).sum(0)))
+    assert np.array_equal(bt.reduce_sum(w, axis=1).data, x.sum(1))
+    assert np.allclose(bt.logsumexp(w, axis=1).data, np.log(np.exp(x).sum(1)))
+    # Of all numbers, Values as before.
+    assert bt.reduce_sum(w).data == x.sum() and bt.reduce_max(w * w).data == 25.0

@@ -190,6 +190,11 @@ fn softmax_cross_entropy<'py>(logits: &Bound<'py, PyAny>, target: &Bound<'py, Py
     {
         return Err(burtorch_core::Error::GraphMismatch { what: "the target" }).or_raise(py);
     }
+    if crate::convert::buffer::type_name(target) == "Value" {
+        let message =
+            "the class of softmax_cross_entropy() must be an integer of at least 0, found a Value: give integer labels";
+        return Err(PyTypeError::new_err(message));
+    }
     let classes = match probabilities {
         Some(_) => std::borrow::Cow::default(),
         None => token_ids_for(&owner, target, "target")?,

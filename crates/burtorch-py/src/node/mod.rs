@@ -11,7 +11,7 @@ pub mod node_values;
 pub mod numbers;
 pub mod of_graph;
 pub mod parameter;
-mod tensor_items;
+pub mod tensor_items;
 pub mod token_ids;
 pub mod value;
 pub mod vector;

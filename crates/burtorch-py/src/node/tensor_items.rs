@@ -5,15 +5,43 @@ use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple};
 
 use super::vector;
-use crate::array::functions::{any_array, array_of_tensor};
+use crate::array::functions::{any_array, array_of, array_of_tensor};
 use crate::array::index::item;
 use crate::convert::errors::instead;
+use crate::convert::refusals::{is_tracing, needs_arrays};
 use crate::params::PyTensor;
+
+/// Whether indices choose numbers that lie in sequence: integers, then one slice, then all of the other axes.
+fn is_of_rows(places: &Bound<'_, PyTuple>) -> PyResult<bool> {
+    let is_slice = |place: &Bound<'_, PyAny>| place.is_instance_of::<PySlice>();
+    let mut after = places.iter().skip_while(|place| !is_slice(place) && place.extract::<isize>().is_ok());
+    let all = PySlice::full(places.py());
+    let (first, mut rest) = (after.next(), after);
+    Ok(first.is_none_or(|place| is_slice(&place))
+        && rest.try_fold(true, |so_far, place| Ok::<_, PyErr>(so_far && place.eq(&all)?))?)
+}
+
+/// A Tensor as an Array of the current graph, with its shape. A trace with Values is repeated with Arrays.
+pub fn as_array<'py>(tensor: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
+    match is_tracing() {
+        true => Err(needs_arrays(tensor.py(), "a Tensor of several dimensions")),
+        false => Ok(array_of(tensor.clone().into_any(), &PyTuple::empty(tensor.py()))?.into_any()),
+    }
+}
+
+/// The same of a Tensor of several dimensions; other objects unchanged.
+pub fn shaped<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match x.cast::<PyTensor>() {
+        Ok(tensor) if tensor.get().n_dims() > 1 => as_array(tensor),
+        _ => Ok(x.clone()),
+    }
+}
 
 #[pymethods]
 impl PyTensor {
     /// w[k] is a Value on the current graph for a vector, and the k-th row, as a Tensor, otherwise; w[i, j] indexes
-    /// further; w[a:b] are rows. Nothing is copied. In a function traced with Arrays: an Array, by NumPy's rules.
+    /// further; w[a:b] are rows. Nothing is copied. Other indices, such as w[:, k], give an Array of the current graph. In a
+    /// function traced with Arrays: an Array, by NumPy's rules.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         if any_array(&[slf.clone().into_any()]) {
             return item(&array_of_tensor(slf)?, index);
@@ -22,7 +50,10 @@ impl PyTensor {
         let n = this.tensor().shape().dims()[0] as usize;
         let part = |tensor| Ok(PyTensor::new(this.owner().clone_ref(py), tensor, None).into_pyobject(py)?.into_any());
         if let Ok(places) = index.cast::<PyTuple>() {
-            return places.iter().try_fold(slf.clone().into_any(), |so_far, place| so_far.get_item(place));
+            return match is_of_rows(places)? && places.len() <= this.n_dims() {
+                true => places.iter().try_fold(slf.clone().into_any(), |so_far, place| so_far.get_item(place)),
+                false => as_array(slf)?.get_item(index),
+            };
         }
         if let Ok(slice) = index.cast::<PySlice>() {
             let at = slice.indices(n as isize)?;

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use burtorch_core::Op;
+use burtorch_core::array::Dims;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -20,6 +21,7 @@ use crate::convert::refusals::{is_tracing, needs_arrays};
 use crate::convert::signals::text_of;
 use crate::graph::interruptible;
 use crate::node::parameter::{PyParameter, value_of};
+use crate::node::tensor_items::shaped;
 use crate::node::value::is_value;
 use crate::params::PyTensor;
 
@@ -96,6 +98,7 @@ pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny
 /// Refuses an array of several dimensions beside Values and Vectors, whose shapes cannot be paired with it: in a trace Arrays
 /// are used instead.
 fn refuse_matrices(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<()> {
+    refuse_shapes(x, y)?;
     for (operand, array) in [(x, y), (y, x)] {
         // SAFETY: a living object under the GIL.
         let is_value = unsafe { is_value(operand.as_ptr()) } || operand.is_instance_of::<PyParameter>();
@@ -116,6 +119,30 @@ fn refuse_matrices(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses a Tensor of several dimensions beside many numbers of another shape: their numbers are paired in order.
+fn refuse_shapes(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<()> {
+    let shape = |operand: &Bound<'_, PyAny>| -> PyResult<Option<Vec<usize>>> {
+        match operand.cast::<PyTensor>() {
+            Ok(tensor) => Ok(Some(tensor.get().tensor().shape().dims().iter().map(|&n| n as usize).collect())),
+            Err(_) if operand.is_instance_of::<PyVector>() => Ok(Some(vec![operand.len()?])),
+            Err(_) => Ok(None),
+        }
+    };
+    let (Some(left), Some(right)) = (shape(x)?, shape(y)?) else { return Ok(()) };
+    if left == right || left.len().max(right.len()) < 2 {
+        return Ok(());
+    }
+    if is_tracing() {
+        return Err(needs_arrays(x.py(), "a Tensor of several dimensions"));
+    }
+    let text = |shape: &[usize]| Dims::new(shape).map_or_else(|_| format!("{shape:?}"), |dims| dims.to_string());
+    Err(PyValueError::new_err(format!(
+        "operands of shapes {} and {} are not paired number by number; use bt.array(tensor), which broadcasts as NumPy does",
+        text(&left),
+        text(&right)
+    )))
 }
 
 /// One node `op(x_k, y_k)` per element; a single scalar is broadcast.
@@ -241,6 +268,13 @@ pub unsafe fn with_axis(
             given.push((text_of(&name), unsafe { Bound::from_borrowed_ptr(py, *arguments.add(n + k)) }));
         }
         let of_arrays = given.iter().any(|(name, _)| name == "axis" || name == "keepdims");
+        let x = match of_arrays && !any_array(std::slice::from_ref(&x)) {
+            true => match shaped(&x) {
+                Ok(x) => x,
+                Err(error) => return Some(finish(Err(error))),
+            },
+            false => x,
+        };
         let takes = x.is_instance_of::<PyArray>() || of_arrays && numpy::is_array(&x);
         takes.then(|| finish(crate::array::functions::with_axis(op, &x, &given)))
     })

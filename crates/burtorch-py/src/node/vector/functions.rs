@@ -17,8 +17,10 @@ use crate::array::functions::{self, any_array, of_op};
 use crate::convert::buffer::type_name;
 use crate::convert::entry::attached;
 use crate::convert::errors::IntoPython;
+use crate::convert::refusals::{is_tracing, needs_arrays};
 use crate::graph::interruptible;
 use crate::graph::parameters::{attach, with_values};
+use crate::node::tensor_items::shaped;
 use crate::params::PyTensor;
 
 /// A reduction over a Vector or a sequence of Values, Vectors and numbers.
@@ -137,10 +139,20 @@ pub fn inner_product<'py>(
     node.made(|node| if evaluate { wrap(&owner, node) } else { wrap_pending(&owner, node) })
 }
 
-/// `x @ y`: an inner product, or one per row of a matrix of parameters on the left.
+/// `x @ y`: an inner product, or one per row of a matrix of parameters on the left; with a matrix on the right, or a NumPy
+/// matrix beside a Tensor, a product of Arrays.
 pub fn product<'py>(x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if any_array(&[x.clone(), y.clone()]) {
         return functions::inner_product(x, y, None);
+    }
+    let is_tensor = |a: &Bound<'py, PyAny>| a.is_instance_of::<PyTensor>();
+    let of_arrays = [(x, y), (y, x)].iter().any(|(a, b)| is_tensor(a) && (is_tensor(b) || numpy::n_dims(b) > 1));
+    let is_right = y.cast::<PyTensor>().is_ok_and(|w| w.get().n_dims() > 1);
+    if of_arrays && (is_right || numpy::n_dims(x) > 1 || numpy::n_dims(y) > 1) {
+        if is_tracing() {
+            return Err(needs_arrays(x.py(), "a product of matrices"));
+        }
+        return x.py().import("burtorch._arrays")?.getattr("matmul")?.call1((x, y));
     }
     let matrix = |a: &Bound<'py, PyAny>| a.cast::<PyTensor>().ok().filter(|w| w.get().n_dims() > 1).cloned();
     match (matrix(x), matrix(y)) {
@@ -462,6 +474,7 @@ fn log_softmax<'py>(x: &Bound<'py, PyAny>, axis: Option<isize>) -> PyResult<Boun
 /// For an Array, or an array of numbers with axes: along the last axis by default.
 fn softmax_along<'py>(op: Op, x: &Bound<'py, PyAny>, axis: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
     let along = axis.unwrap_or(-1);
+    let x = &if any_array(std::slice::from_ref(x)) { x.clone() } else { shaped(x)? };
     if any_array(std::slice::from_ref(x)) {
         return functions::softmax(op, x, along);
     }

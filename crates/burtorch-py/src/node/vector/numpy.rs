@@ -256,7 +256,7 @@ fn by_operator<'py>(py: Python<'py>, operator: &str, inputs: &Bound<'py, PyTuple
     {
         let result = match symbol {
             Some(symbol) => super::elementwise::operator(symbol, x, y)?,
-            None => super::functions::inner_product(x, y, None, true)?,
+            None => super::functions::product(x, y)?,
         };
         if !result.is(py.NotImplemented()) {
             return Ok(result);

@@ -91,6 +91,15 @@ macro_rules! operators {
 operators!(PyVector);
 operators!(PyTensor);
 
+/// A function of NumPy by the table of a type.
+fn by_table<'py>(
+    py: Python<'py>,
+    name: &str,
+    call: (&Any<'py>, &Any<'py>, &Any<'py>, &Any<'py>),
+) -> PyResult<Any<'py>> {
+    py.import("burtorch._numpy")?.getattr(name)?.call1(call)
+}
+
 #[pymethods]
 impl PyTensor {
     /// The function of Arrays for a function of NumPy, on the tensor as an Array of the current graph.
@@ -101,8 +110,7 @@ impl PyTensor {
         arguments: &Any<'py>,
         keywords: &Any<'py>,
     ) -> PyResult<Any<'py>> {
-        let table = slf.py().import("burtorch._numpy")?;
-        table.getattr("function_of_parameters")?.call1((function, types, arguments, keywords))
+        by_table(slf.py(), "function_of_parameters", (function, types, arguments, keywords))
     }
 }
 
@@ -116,8 +124,7 @@ impl PyParameters {
         arguments: &Any<'py>,
         keywords: &Any<'py>,
     ) -> PyResult<Any<'py>> {
-        let table = slf.py().import("burtorch._numpy")?;
-        table.getattr("function_of_parameters")?.call1((function, types, arguments, keywords))
+        by_table(slf.py(), "function_of_parameters", (function, types, arguments, keywords))
     }
 
     #[pyo3(signature = (*operands, **keywords))]
@@ -140,8 +147,7 @@ impl PyVector {
         arguments: &Any<'py>,
         keywords: &Any<'py>,
     ) -> PyResult<Any<'py>> {
-        let table = slf.py().import("burtorch._numpy")?;
-        table.getattr("function_of_vectors")?.call1((function, types, arguments, keywords))
+        by_table(slf.py(), "function_of_vectors", (function, types, arguments, keywords))
     }
 
     fn __pos__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
