@@ -152,3 +152,65 @@ def test_within_loops(steps):
         x = bt.array(X)
         np.sum(f(x)).backward()
         np.testing.assert_allclose(x.grad, factor**steps, rtol=1e-12)
+
+
+# Functions with a partial of 0 at a point where they choose none of what moves: nothing moves there.
+MASKS = {
+    "relu": (lambda x: bt.relu(x), [-1.0, 0.0]),
+    "max": (lambda x: bt.max(x, 0.0), [-1.0]),
+    "max on the right": (lambda x: bt.max(0.0, x), [-1.0]),
+    "min": (lambda x: bt.min(x, 0.0), [1.0]),
+    "abs": (lambda x: abs(x), [0.0]),
+    "clamp": (lambda x: bt.clamp(x, 0.0, 1.0), [-1.0]),
+    "floor": (lambda x: bt.floor(x), [0.5, -0.0]),
+    "ceil": (lambda x: bt.ceil(x), [-0.5]),
+    "round": (lambda x: bt.round(x), [0.25]),
+    "sign": (lambda x: bt.sign(x), [0.0]),
+    "floor quotient": (lambda x: x // 2.0, [0.5]),
+    "where": (lambda x: bt.where(x > 0.0, x, 0.0), [-1.0, 0.0]),
+}
+STEEP = {
+    "sqrt": bt.sqrt,
+    "cbrt": lambda y: bt.cbrt(y),
+    "log": lambda y: bt.log(y * y),
+    "power": lambda y: y**0.5,
+    "inv": lambda y: 1.0 / y,
+    "acos": lambda y: bt.acos(y + 1.0),
+    "product": lambda y: y * float("inf"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("steep", STEEP)
+@pytest.mark.parametrize("mask", MASKS)
+def test_forward_mode_agrees_with_reverse_mode_where_nothing_is_chosen(mask, steep):
+    choose, points = MASKS[mask]
+
+    def f(x):
+        return STEEP[steep](choose(x))
+
+    for x in points:
+        traced = bt.function(f)
+        assert traced.grad(x) == 0.0 and bt.grad(f)(x) == 0.0
+        assert traced.jvp(x, 1.0)[1] == 0.0
+        assert bt.jvp(f, (x,), (1.0,))[1] == 0.0
+        assert bt.jacobian(f)(x) == 0.0
+        rows = np.full((3, 2), x)
+        assert not bt.jvp(f, (rows,), (np.ones((3, 2)),))[1].any()
+        assert not bt.jacobian(f)(rows).any()
+        assert not bt.vmap(bt.jacobian(f))(rows[:, 0]).any()
+        # Along a line through other functions, beside a part that moves.
+        line = bt.function(lambda t, x=x: f(x + 0.0 * t) + 2.0 * t)
+        assert (line.grad(0.0), line.jvp(0.0, 1.0)[1]) == (2.0, 2.0)
+        many = bt.function(lambda v: [f(v[k]) + v[0] for k in range(12)])
+        jacobian = np.zeros((12, 12))
+        jacobian[:, 0] = 1.0
+        assert np.array_equal(many.jacobian(np.full(12, x)), jacobian)
+
+
+def test_a_tangent_of_zero_contributes_nothing_to_any_op():
+    for f, x in [(bt.sqrt, 0.0), (bt.log, 0.0), (lambda x: 1.0 / x, 0.0), (lambda x: x**0.5, 0.0)]:
+        traced = bt.function(lambda a, b, f=f: f(a) + b * b)
+        assert traced.jvp(x, 3.0, 0.0, 1.0)[1] == 6.0
+        assert bt.jvp(traced, (x, 3.0), (0.0, 1.0))[1] == 6.0
+        assert traced.jvp(x, 3.0, 1.0, 0.0)[1] in (float("inf"), -float("inf"))

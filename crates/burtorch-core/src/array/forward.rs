@@ -157,6 +157,7 @@ fn tangent(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>
             for k in 0..of.len() {
                 if let Some(t) = t(k) {
                     let c = b.pull(*row, k, t, of, z)?;
+                    let c = if row.masks() { b.at_rest_unreached(c)? } else { c };
                     total = b.sum_of(total, Some(c))?;
                 }
             }

@@ -41,6 +41,11 @@ impl Row {
         matches!(self, Row::Op(Abs | Add | FloorDivide | Max | Min | Mul | Neg | Remainder | Sign | Sqr | Sub))
     }
 
+    /// Whether it passes nothing on to an operand that is not chosen.
+    pub fn masks(self) -> bool {
+        matches!(self, Row::Op(op) if op.info().is.masks)
+    }
+
     /// Whether it contributes to operand `k`.
     pub fn moves(self, k: usize) -> bool {
         match self {

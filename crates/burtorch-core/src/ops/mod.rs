@@ -97,6 +97,8 @@ pub struct Properties {
     pub keeps: bool,
     /// Its code is kept small: sweeps and programs take a few instructions more for it.
     pub rare: bool,
+    /// A partial is 0 where an operand is not chosen, which an infinite partial of a later op must not turn into NaN.
+    pub masks: bool,
 }
 
 /// The defaults of a row.
@@ -120,8 +122,15 @@ const PLAIN: OpInfo = OpInfo {
 
 impl Properties {
     /// A row that says nothing.
-    pub const NONE: Self =
-        Properties { commutative: false, linear: false, through: false, quick: false, keeps: false, rare: false };
+    pub const NONE: Self = Properties {
+        commutative: false,
+        linear: false,
+        through: false,
+        quick: false,
+        keeps: false,
+        rare: false,
+        masks: false,
+    };
 }
 
 macro_rules! properties {

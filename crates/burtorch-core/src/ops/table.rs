@@ -14,6 +14,7 @@
 //! - `is keeps`: the partial is expensive and multiplies the adjoint, so that programs store it beside the value;
 //! - `is rare`: its code is kept small, with one copy where other ops have one for each CPU level, at the cost of a few
 //!   instructions per node;
+//! - `is masks`: a partial is 0 where an operand is not chosen, and nothing moves there, however large a later partial is;
 //! - `as ROLE`: rewriting passes and operators know the op by this name, a constant of [`Op`](super::Op).
 //!
 //! Kinks take the minimum-norm subgradient; masked partials select and never multiply, so that an infinite adjoint
@@ -44,7 +45,7 @@ macro_rules! for_each_op {
                 Relu relu "relu" {
                     y = |x| S::select(S::lit(0.0).less(x), x, S::select(x.nan_mask(), x, S::lit(0.0)));
                     dx = |g, x, y| S::select(S::lit(0.0).less(x), g, S::select(x.nan_mask(), x, S::lit(0.0)));
-                    reads inputs; on -4.0, 4.0; ulp 0.5, 0.5; is quick;
+                    reads inputs; on -4.0, 4.0; ulp 0.5, 0.5; is quick masks;
                 }
                 #[doc = "tanh(x); dx = 1 - tanh(x)^2"]
                 Tanh tanh "tanh" {
@@ -108,7 +109,7 @@ macro_rules! for_each_op {
                     y = |x| x.abs();
                     dx = |g, x, y| S::select(S::lit(0.0).less(x), g,
                         S::select(x.less(S::lit(0.0)), -g, S::select(x.nan_mask(), x, S::lit(0.0))));
-                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is quick; as MAGNITUDE;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is quick masks; as MAGNITUDE;
                 }
                 #[doc = "sin(x); dx = cos(x)"]
                 Sin sin "" {
@@ -262,22 +263,22 @@ macro_rules! for_each_op {
                 #[doc = "-1, 0 or 1; dx = 0"]
                 Sign sign "" {
                     y = |x| sign_of(x); dx = |g, x, y| S::select(x.nan_mask(), x, S::lit(0.0));
-                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is quick rare;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is quick rare masks;
                 }
                 #[doc = "the nearest integer, the even one of two; dx = 0"]
                 Round round "" {
                     y = |x| nearest(x); dx = |g, x, y| S::select(x.nan_mask(), x, S::lit(0.0));
-                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is rare;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is rare masks;
                 }
                 #[doc = "the largest integer not above x; dx = 0"]
                 Floor floor "" {
                     y = |x| x.floor(); dx = |g, x, y| S::select(x.nan_mask(), x, S::lit(0.0));
-                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is quick rare;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is quick rare masks;
                 }
                 #[doc = "the smallest integer not below x; dx = 0"]
                 Ceil ceil "" {
                     y = |x| x.ceil(); dx = |g, x, y| S::select(x.nan_mask(), x, S::lit(0.0));
-                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is quick rare;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is quick rare masks;
                 }
             }
             binary {
@@ -340,14 +341,14 @@ macro_rules! for_each_op {
                     z = |x, y| S::select(y.less(x), x, S::select(x.less(y), y, tie(x, y)));
                     dx = |g, x, y, z| larger_share(g, x, y);
                     dy = |g, x, y, z| larger_share(g, y, x);
-                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; folds ReduceMax; is commutative quick;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; folds ReduceMax; is commutative quick masks;
                 }
                 #[doc = "the smaller; dx = 1 if x < y, 1/2 if equal, else 0"]
                 Min min "" {
                     z = |x, y| S::select(x.less(y), x, S::select(y.less(x), y, -tie(-x, -y)));
                     dx = |g, x, y, z| larger_share(g, y, x);
                     dy = |g, x, y, z| larger_share(g, x, y);
-                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; folds ReduceMin; is commutative quick;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; folds ReduceMin; is commutative quick masks;
                 }
                 #[doc = "sqrt(x^2 + y^2), without overflow or underflow inside; dx = x/z, dy = y/z, 0 at the origin"]
                 Hypot hypot "" {
@@ -376,14 +377,14 @@ macro_rules! for_each_op {
                     z = |x, y| x.floor_divide(y);
                     dx = |g, x, y, z| S::select(z.nan_mask(), z, S::lit(0.0));
                     dy = |g, x, y, z| S::select(z.nan_mask(), z, S::lit(0.0));
-                    reads output; on 0.1, 10.0; ulp 1.0, 0.5; is rare; as FLOOR_QUOTIENT;
+                    reads output; on 0.1, 10.0; ulp 1.0, 0.5; is rare masks; as FLOOR_QUOTIENT;
                 }
                 #[doc = "x - y floor(x/y), `x % y` in Python, with the sign of y; dx = 1, dy = -floor(x/y)"]
                 Remainder remainder "" {
                     z = |x, y| x.remainder(y);
                     dx = |g, x, y, z| S::select(z.nan_mask(), z, g);
                     dy = |g, x, y, z| S::select(z.nan_mask(), z, g * -x.floor_divide(y));
-                    reads output; on 0.1, 10.0; ulp 0.5, 2.0; is rare; as REMAINDER;
+                    reads output; on 0.1, 10.0; ulp 0.5, 2.0; is rare masks; as REMAINDER;
                 }
             }
             with_constant {

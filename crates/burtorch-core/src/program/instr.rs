@@ -5,7 +5,7 @@
 
 use super::primitive::Called;
 use crate::ops::{Op, Properties};
-use crate::scalar::Scalar;
+use crate::scalar::{RowMath, Scalar};
 
 /// No contribution.
 pub(super) const SKIP: u8 = 0;
@@ -122,4 +122,17 @@ impl<S> Calls<S> {
     pub(super) fn is_empty(&self) -> bool {
         self.primitives.is_empty()
     }
+}
+
+/// The tangent contributed by an operand with tangent `d`: zero if `d` is zero, because the partial may be infinite.
+#[inline(always)]
+pub(super) fn moving<S: RowMath>(d: S, push: impl Fn(S) -> S) -> S {
+    let zero = S::lit(0.0);
+    S::select(d.equal(zero), zero, push(d))
+}
+
+/// The same by an op with these properties: the partials of a sum are 1.
+#[inline(always)]
+pub(super) fn tangent<S: RowMath>(is: Properties, d: S, push: impl Fn(S) -> S) -> S {
+    if is.through { push(d) } else { moving(d, push) }
 }

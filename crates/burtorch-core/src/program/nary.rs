@@ -5,7 +5,7 @@
 //! Promises: the bits of the same op in the sweep. Knows slots, not programs.
 #![allow(unsafe_code)]
 
-use super::instr::{Body, Instr, Lists, SKIP, contribute, width};
+use super::instr::{Body, Instr, Lists, SKIP, contribute, moving, width};
 use crate::kernels::slices;
 use crate::ops::{Dual, Op, Properties, Reduction, moved};
 use crate::scalar::{RowMath, Scalar};
@@ -140,7 +140,7 @@ fn along<S: Scalar>(operands: &[u32], partials: &[S], tangent: impl Fn(&u32) -> 
     let mut total: Option<S> = None;
     for (operand, &partial) in operands.iter().zip(partials) {
         if *operand as u8 & 3 != SKIP {
-            let term = partial * tangent(operand);
+            let term = moving(tangent(operand), |t| partial * t);
             total = Some(total.map_or(term, |total| total + term));
         }
     }

@@ -16,7 +16,7 @@
 #![allow(unsafe_code)]
 
 use super::call_steps::{CallValue, PullCall, PushCall};
-use super::instr::{ADD, Body, Instr, Lists, SET, SKIP, Step, contribute, width};
+use super::instr::{ADD, Body, Instr, Lists, SET, SKIP, Step, contribute, moving, tangent, width};
 use super::nary::{DualMany, PullMany, PushMany, Reduce};
 use crate::ops::Dual;
 use crate::ops::{self, Arity, BinaryOp, Op, Properties, UnaryOp};
@@ -182,7 +182,8 @@ impl<O: UnaryOp, S: Scalar, const W: usize> Body<S> for PushUnary<O, W> {
         unsafe {
             let (a, c) = (i.a as usize * w, i.c as usize * w);
             for k in 0..w {
-                *d.add(c + k) = O::pull(*d.add(a + k), *v.add(a + k), *v.add(c + k));
+                let (x, y) = (*v.add(a + k), *v.add(c + k));
+                *d.add(c + k) = tangent(O::IS, *d.add(a + k), |d| O::pull(d, x, y));
             }
         }
     }
@@ -200,19 +201,12 @@ impl<O: BinaryOp, S: Scalar, const W: usize> Body<S> for PushBinary<O, W> {
             let (a, b, c) = (i.a as usize * w, i.b as usize * w, i.c as usize * w);
             for k in 0..w {
                 let (x, y, z) = (*v.add(a + k), *v.add(b + k), *v.add(c + k));
-                let by_x = (from_x != SKIP).then(|| O::pull_x(*d.add(a + k), x, y, z));
-                let by_y = (from_y != SKIP).then(|| O::pull_y(*d.add(b + k), x, y, z));
+                let by_x = (from_x != SKIP).then(|| tangent(O::IS, *d.add(a + k), |d| O::pull_x(d, x, y, z)));
+                let by_y = (from_y != SKIP).then(|| tangent(O::IS, *d.add(b + k), |d| O::pull_y(d, x, y, z)));
                 *d.add(c + k) = ops::sum_of_some(by_x, by_y);
             }
         }
     }
-}
-
-/// The tangent contributed by an operand with tangent `d`: zero if `d` is zero, because the partial may be infinite.
-#[inline(always)]
-fn moving<S: Scalar>(d: S, push: impl Fn(S) -> S) -> S {
-    let zero = S::lit(0.0);
-    S::select(d.equal(zero), zero, push(d))
 }
 
 /// The value of a unary op on a dual number: its derivative is that of the op's row, also at kinks.

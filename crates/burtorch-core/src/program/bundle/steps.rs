@@ -8,6 +8,7 @@
 //! Promises: lane k has the bits of the op on lane k's numbers. Knows slots, not programs.
 #![allow(unsafe_code)]
 
+use super::super::instr::tangent;
 use super::memory::{Body, Bundle, InLanes, Lanes, Memory, Run, compiled, partials};
 use super::products::{Product, ProductWithPartials, PullProductByPartials};
 use super::softmax::{PullSoftmax, PushSoftmax, Softmax, SoftmaxWithPartials};
@@ -62,7 +63,7 @@ body!(PullUnary<O: UnaryOp> |b, at, L| {
 
 body!(PushUnary<O: UnaryOp> |b, at, L| {
     let (t, x, y) = (at.operand(at.d, b, 0), at.old_operand(b, 0), at.load(at.v, b.values));
-    at.store_tangents(b, O::pull(t, x, y));
+    at.store_tangents(b, tangent(O::IS, t, |t| O::pull(t, x, y)));
 });
 
 body!(Binary<O: BinaryOp> |b, at, L| {
@@ -82,8 +83,8 @@ body!(PullBinary<O: BinaryOp> |b, at, L| {
 
 body!(PushBinary<O: BinaryOp> |b, at, L| {
     let (x, y, z) = (at.old_operand(b, 0), at.old_operand(b, 1), at.load(at.v, b.values));
-    let by_x = (b.moving & 3 != 2).then(|| O::pull_x(at.operand(at.d, b, 0), x, y, z));
-    let by_y = (b.moving & 3 != 1).then(|| O::pull_y(at.operand(at.d, b, 1), x, y, z));
+    let by_x = (b.moving & 3 != 2).then(|| tangent(O::IS, at.operand(at.d, b, 0), |t| O::pull_x(t, x, y, z)));
+    let by_y = (b.moving & 3 != 1).then(|| tangent(O::IS, at.operand(at.d, b, 1), |t| O::pull_y(t, x, y, z)));
     at.store_tangents(b, ops::sum_of_some(by_x, by_y));
 });
 
