@@ -153,3 +153,33 @@ def test_powers_move_with_their_exponent(y):
     assert mixed == pytest.approx(x ** (y - 1) * log * (2 + y * log), rel=1e-12, abs=1e-12)
     third = bt.grad(bt.grad(bt.grad(lambda x, y: x**y, 1), 1), 1)(x, y)
     assert third == pytest.approx(x**y * log**3, rel=1e-12, abs=1e-12)
+
+
+def cofactors(x):
+    """The gradient of a determinant: signed determinants of what remains without a row and a column."""
+    n = len(x)
+    found = np.empty((n, n))
+    for i in range(n):
+        for j in range(n):
+            rest = np.delete(np.delete(x, i, 0), j, 1)
+            found[i, j] = (-1) ** (i + j) * (np.linalg.det(rest) if n > 1 else 1.0)
+    return found
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_determinants_of_singular_matrices_have_derivatives(n):
+    rng = np.random.default_rng(n)
+    column = rng.integers(-3, 4, (n, 1)).astype(float)
+    for x in (np.zeros((n, n)), column @ column.T, np.ones((n, n)), np.arange(float(n * n)).reshape(n, n), np.eye(n)):
+        assert np.allclose(bt.grad(np.linalg.det)(x), cofactors(x), atol=1e-12)
+        assert np.allclose(bt.vmap(bt.grad(np.linalg.det))(x[None])[0], cofactors(x), atol=1e-12)
+        assert np.isclose(np.linalg.det(bt.array(x)).data, np.linalg.det(x), atol=1e-12)
+        # A polynomial of degree n that is linear in each entry: its second derivatives are differences of cofactors.
+        hessian = bt.hessian(np.linalg.det)(x)
+        for i in range(n):
+            for j in range(n):
+                moved = x.copy()
+                moved[i, j] += 1.0
+                assert np.allclose(hessian[i, j], cofactors(moved) - cofactors(x), atol=1e-12)
+    batch = rng.normal(size=(4, 5, n, n))
+    assert np.allclose(bt.function(np.linalg.det)(batch), np.linalg.det(batch), rtol=1e-12)

@@ -94,10 +94,48 @@ impl ArrayBuilder {
         })
     }
 
-    /// Determinants of square matrices.
+    /// Entries `(i, j)` of matrices of n columns whose rows lie one after another: `(.., m n)` to `(..)`.
+    fn entries(&mut self, flat: ValueId, n: usize, [i, j]: [usize; 2]) -> Result<ValueId> {
+        let dims = self.dims(flat);
+        let (batch, _) = dims.split_at(dims.rank() - 1);
+        let mut slices: Vec<_> = batch.iter().map(|&extent| Slice::all(extent)).collect();
+        slices.push(Slice { start: i * n + j, step: 1, count: 1 });
+        let entry = self.view(flat, View::Slice(slices.into()))?;
+        self.view(entry, View::Reshape(Dims::new(batch)?))
+    }
+
+    /// The minor of rows `i` and `i + 1` and of two columns.
+    fn minor(&mut self, flat: ValueId, n: usize, i: usize, [j, k]: [usize; 2]) -> Result<ValueId> {
+        let mut product = |j, k| {
+            let (x, y) = (self.entries(flat, n, [i, j])?, self.entries(flat, n, [i + 1, k])?);
+            self.row(Op::Mul, &[x, y])
+        };
+        let (down, up) = (product(j, k)?, product(k, j)?);
+        self.row(Op::Sub, &[down, up])
+    }
+
+    /// Determinants of square matrices: up to three rows by their formulas, whose derivatives exist for singular matrices
+    /// too, larger ones by LU factorisation, whose derivatives at a singular matrix are NaN.
     pub fn det(&mut self, a: ValueId) -> Result<ValueId> {
         self.whole(|b| {
             let a = b.float_of(a)?;
+            let (batch, [m, n]) = split(b.dims(a))?;
+            if m == n && (1..=3).contains(&n) {
+                let flat = b.view(a, View::Reshape(Dims::new(&[&batch[..], &[n * n]].concat())?))?;
+                return match n {
+                    1 => b.entries(flat, 1, [0, 0]),
+                    2 => b.minor(flat, 2, 0, [0, 1]),
+                    _ => {
+                        let mut term = |j, columns| {
+                            let (x, minor) = (b.entries(flat, 3, [0, j])?, b.minor(flat, 3, 1, columns)?);
+                            b.row(Op::Mul, &[x, minor])
+                        };
+                        let (first, second, third) = (term(0, [1, 2])?, term(1, [0, 2])?, term(2, [0, 1])?);
+                        let difference = b.row(Op::Sub, &[first, second])?;
+                        b.row(Op::Add, &[difference, third])
+                    }
+                };
+            }
             let factors = b.push_all(ArrayOp::Lu, &[a])?;
             let diagonals = b.diagonals(factors[0])?;
             let product = b.reduce(Reduce::Prod, diagonals, Some(&[-1]), false)?;
