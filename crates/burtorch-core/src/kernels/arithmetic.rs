@@ -20,6 +20,10 @@ leveled! {
     pub fn negate_slice<E>(x: &[E], z: &mut [E]) = negate_at;
     /// `z = |x|`.
     pub fn magnitudes<E>(x: &[E], z: &mut [E]) = magnitudes_at;
+    /// `z = floor(x)`.
+    pub fn floors<E>(x: &[E], z: &mut [E]) = floors_at;
+    /// `z = ceil(x)`.
+    pub fn ceilings<E>(x: &[E], z: &mut [E]) = ceilings_at;
     /// `z = sqrt(x)`.
     pub fn square_roots<E>(x: &[E], z: &mut [E]) = square_roots_at;
     /// `z = x < y`.
@@ -135,6 +139,8 @@ elementwise! {
     divide_at(x, y) => (x / y);
     negate_at(x) => (-x);
     magnitudes_at(x) => x.abs();
+    floors_at(x) => x.whole_below();
+    ceilings_at(x) => x.whole_above();
     square_roots_at(x) => x.sqrt();
     less_at(x, y) => mask::<T::Each<E>>(x.is_lt(y));
     less_equal_at(x, y) => mask::<T::Each<E>>(x.is_le(y));

@@ -63,10 +63,10 @@ pub use affine_product::{
     affine_sgd_update_block, affine_weight_grad_block,
 };
 pub use arithmetic::{
-    add_products, add_slices, add_to, add_to_eight, contributed_products, contributions, divide_slices, equal_slices,
-    extreme_shares, larger_of_eight, larger_to, less_equal_slices, less_slices, magnitudes, multiply_adds,
-    multiply_slices, multiply_to, nan_masks, negate_slice, reached_multiply_adds, select_slices, shares_of_extremes,
-    smaller_of_eight, smaller_to, square_roots, subtract_slices, sums_of_rows, unreached_masks,
+    add_products, add_slices, add_to, add_to_eight, ceilings, contributed_products, contributions, divide_slices,
+    equal_slices, extreme_shares, floors, larger_of_eight, larger_to, less_equal_slices, less_slices, magnitudes,
+    multiply_adds, multiply_slices, multiply_to, nan_masks, negate_slice, reached_multiply_adds, select_slices,
+    shares_of_extremes, smaller_of_eight, smaller_to, square_roots, subtract_slices, sums_of_rows, unreached_masks,
 };
 pub use attention::{attention_probs_len, causal_attention_backward, causal_attention_forward};
 pub use blocks::{BlockMath, PANEL, naive};

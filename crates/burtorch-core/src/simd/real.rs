@@ -100,6 +100,10 @@ pub trait Real:
     fn sqrt(self) -> Self;
     /// The absolute value.
     fn abs(self) -> Self;
+    /// The largest integer not above this.
+    fn whole_below(self) -> Self;
+    /// The smallest integer not below this.
+    fn whole_above(self) -> Self;
     /// The magnitude of this with the sign of `sign`.
     fn copysign(self, sign: Self) -> Self;
     /// The bits.
@@ -263,6 +267,14 @@ macro_rules! scalar {
                 <$float>::abs(self)
             }
             #[inline(always)]
+            fn whole_below(self) -> Self {
+                <$float>::floor(self)
+            }
+            #[inline(always)]
+            fn whole_above(self) -> Self {
+                <$float>::ceil(self)
+            }
+            #[inline(always)]
             fn copysign(self, sign: Self) -> Self {
                 <$float>::copysign(self, sign)
             }
@@ -407,6 +419,14 @@ macro_rules! vector {
             #[inline(always)]
             fn abs(self) -> Self {
                 SimdFloat::abs(self)
+            }
+            #[inline(always)]
+            fn whole_below(self) -> Self {
+                StdFloat::floor(self)
+            }
+            #[inline(always)]
+            fn whole_above(self) -> Self {
+                StdFloat::ceil(self)
             }
             #[inline(always)]
             fn copysign(self, sign: Self) -> Self {

@@ -6,6 +6,7 @@
 use super::super::dims::Dims;
 use super::super::instr::{ArrayOp, Cumulate, Data, Element, Reduce, Slice, Type, View};
 use super::chain::BLOCK;
+use super::concat::concat;
 use super::dot::Product;
 use super::indexed::{check, scatter_add, take};
 use super::integers;
@@ -376,19 +377,6 @@ fn part(dims: &Dims, slices: &[Slice]) -> Result<Walk> {
     let counts: Vec<_> = slices.iter().map(|slice| slice.count).collect();
     let part = whole.viewed(&View::Slice(slices.into()), Dims::new(&counts)?);
     Ok(Walk::new(&part.unwrap_or(whole)))
-}
-
-fn concat<T>(of: &[Operand], axis: usize, to: &mut [T], gather: impl Fn(usize, usize, &mut [T])) {
-    let widths = || of.iter().map(|x| x.place.dims[axis..].iter().product::<usize>());
-    let outer = of[0].place.dims[..axis].iter().product::<usize>();
-    let mut rest = to;
-    for o in 0..outer {
-        for (k, width) in widths().enumerate() {
-            let (part, after) = std::mem::take(&mut rest).split_at_mut(width);
-            gather(k, o * width, part);
-            rest = after;
-        }
-    }
 }
 
 /// `to[i] = next(position, to[i - 1], x[i])` along an axis, from `to[0] = next(position, 0, x[0])`; sums begin with x itself.

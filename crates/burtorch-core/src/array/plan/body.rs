@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::super::columns::in_numbers;
-use super::super::instr::{ArrayProgram, Element, Length, Loop, Type};
+use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Element, Length, Loop, Type};
 use super::super::lower::lowered;
 use super::draft::Carried;
 use super::flatten::flat;
@@ -14,7 +14,8 @@ use super::inner::{Body, Pair, Pass};
 use super::numbers::Straight;
 use super::place::Source;
 use super::{Argument, ArrayFloat, Plan, Step, fold};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::interrupt;
 
 /// A body made ready.
 pub(super) fn body_of<E: ArrayFloat>(program: &ArrayProgram, carried: Carried) -> Result<Box<dyn Body<E>>> {
@@ -28,8 +29,29 @@ pub(super) fn condition_of(of: &Loop) -> Option<&ArrayProgram> {
     if let Length::While { condition, .. } = &of.length { Some(&condition.0) } else { None }
 }
 
+/// Loops within a loop that is tried on single numbers, at most. Where that fails the loops within are made ready again, so the
+/// time doubles with each level.
+const DEEPEST: usize = 5;
+
+/// The largest number of loops, each within the one before.
+fn depth(program: &ArrayProgram) -> usize {
+    let of = |instr: &ArrayInstr| match &instr.op {
+        ArrayOp::Loop(of) => 1 + depth(&of.body.0),
+        ArrayOp::Cond { yes, no } => depth(&yes.0).max(depth(&no.0)),
+        ArrayOp::Rows(rows) => depth(&rows.body.0),
+        _ => 0,
+    };
+    program.instrs().iter().map(of).max().unwrap_or(0)
+}
+
 /// The body and the condition of a loop on single numbers, if those are few.
 pub(super) fn numbers_of<E: ArrayFloat>(of: &Loop) -> Result<Option<Pair<E>>> {
+    if interrupt::is_over() {
+        return Err(Error::Interrupted);
+    }
+    if depth(&of.body.0) > DEEPEST {
+        return Ok(None);
+    }
     let made = |program: &ArrayProgram| -> Result<Option<Box<dyn Body<E>>>> {
         Ok(match in_numbers(&fold::folded::<E>(lowered(program)?)?)? {
             Some(numbers) => Some(Box::new(Plan::prepared(numbers, Some(Carried::default()), None)?)),
@@ -99,7 +121,7 @@ impl<E: ArrayFloat> Body<E> for Plan<E> {
         Ok(self.singular)
     }
     fn run_passing(&mut self, arguments: &[Argument<'_, E>], pass: &mut Pass<'_, E>) -> Result<Option<&'static str>> {
-        Plan::run_passing(self, arguments, &[], pass)?;
+        self.run_with(arguments, &[], Some(pass))?;
         Ok(self.singular)
     }
     fn append_to(&self, straight: &mut Straight<E>, arguments: &[usize]) -> Option<Vec<usize>> {

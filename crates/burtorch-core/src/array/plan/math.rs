@@ -6,7 +6,7 @@ use super::super::expansion::MathOp;
 use crate::kernels::{self, KernelFloat, Two};
 use crate::memory::ZeroBytes;
 use crate::ops::Function;
-use crate::scalar::{Float, RowMath};
+use crate::scalar::Float;
 use crate::simd::{Elementary, Real, for_each_function, slices};
 
 /// A float that arrays hold: `f32` or `f64`.
@@ -105,10 +105,6 @@ fn pairwise<E: ArrayFloat>(x: &[E], y: &[E], to: &mut [E], f: impl Fn(E::Vector,
     }
 }
 
-fn each<E: ArrayFloat>(x: &[E], to: &mut [E], f: impl Fn(E) -> E) {
-    to.iter_mut().zip(x).for_each(|(to, &x)| *to = f(x));
-}
-
 macro_rules! on_blocks {
     (
         op { $($(#[$doc:meta])* $name:ident $row:ident { $($body:tt)* })* }
@@ -126,8 +122,8 @@ macro_rules! on_blocks {
                 $( Function::$hrow2 => pairwise(x, y, to, Elementary::$hname2), )*
                 Function::Sqrt => kernels::square_roots(x, to),
                 Function::Abs => kernels::magnitudes(x, to),
-                Function::Floor => each(x, to, RowMath::floor),
-                Function::Ceil => each(x, to, RowMath::ceil),
+                Function::Floor => kernels::floors(x, to),
+                Function::Ceil => kernels::ceilings(x, to),
             }
         }
     };
