@@ -116,7 +116,10 @@ fn onto_l2_ball(x: &mut [f64], radius: f64) {
         }
         return;
     }
-    // Scaled by the largest number, whose square may overflow. With NaN or infinity the result is NaN, and x stays.
+    if x.iter().any(|x| !x.is_finite()) {
+        return x.fill(f64::NAN);
+    }
+    // Scaled by the largest number, whose square may overflow.
     let largest = x.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
     let share = x.iter().map(|x| (x / largest).powi(2)).sum::<f64>().sqrt();
     if largest > radius / share {
