@@ -93,7 +93,8 @@ def function(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict
     except (TypeError, AttributeError) as error:
         if isinstance(error, _core.TraceError):
             raise
-        raise TypeError(f"{named(called)} of Arrays: {error}") from error
+        text = str(error).replace("<lambda>()", f"{called.__name__}()")
+        raise TypeError(f"{named(called)} of Arrays: {text}") from error
 
 
 ALIASES = {"amax": "max", "amin": "min", "around": "round", "concat": "concatenate", "permute_dims": "transpose"}
@@ -162,10 +163,12 @@ def function_of_vectors(called: Any, _types: Any, operands: tuple[Any, ...], key
     """The result of ``Vector.__array_function__``."""
     name = named(called)
     if name in REDUCTIONS_OF_VECTORS:
-        x, *axes = operands
-        rest = {key: value for key, value in keywords.items() if key != "axis"}
-        axes += [keywords["axis"]] if "axis" in keywords else []
-        if not rest and axes in ([], [None], [0], [-1]):
+        x, *rest = operands
+        names = ("ord", "axis") if name == "numpy.linalg.norm" else ("axis",)
+        given = dict(zip(names, rest, strict=False)) | keywords
+        axis = given.pop("axis", None)
+        is_whole = axis is None or type(axis) is int and axis in (0, -1)
+        if is_whole and len(rest) <= len(names) and given in ({}, {"ord": None}):
             return REDUCTIONS_OF_VECTORS[name](x)
     elif name in OF_VECTORS and not keywords:
         return OF_VECTORS[name](*operands)

@@ -399,6 +399,27 @@ def test_norms():
         run(lambda x: np.linalg.norm(x, 2), X)
 
 
+@pytest.mark.parametrize("x", [np.array([3.0, 4.0, 0.0]), np.array([-2.0])], ids=len)
+def test_norms_of_one_axis_however_their_order_is_given(x):
+    for ord in (None, 0, 1, -1, 2, -2, 3.5, np.inf, -np.inf, 0.0, False, True):
+        for call in (
+            lambda v, ord=ord: np.linalg.norm(v, ord),
+            lambda v, ord=ord: np.linalg.norm(v, ord=ord),
+            lambda v, ord=ord: np.linalg.norm(v, ord, 0),
+            lambda v, ord=ord: np.linalg.norm(v, ord, axis=-1),
+        ):
+            with np.errstate(divide="ignore"):
+                expected = call(x)
+            assert same(bt.function(call)(x), expected)
+            assert same(bt.vmap(call)(x[None]), expected[None])
+            assert same(call(bt.array(x)).data, expected)
+            if ord is None:
+                assert same(call(bt.Vector(x)).data, expected)
+            else:
+                with pytest.raises(TypeError, match=r"numpy\.linalg\.norm does not take Vectors"):
+                    call(bt.Vector(x))
+
+
 def test_functions_of_burtorch_take_arrays():
     check(lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True), X)
     soft = np.exp(X) / np.exp(X).sum(-1, keepdims=True)
