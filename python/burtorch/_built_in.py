@@ -1,6 +1,6 @@
 """The built-in models in Python. Rust computes their numbers; a call appends the same blocks to the current graph.
 
-Promises that a call has the numbers of the model's ``logits``, with a gradient.
+Promises that a call has the numbers of the model's ``logits``, with a gradient; for an array of samples, numbers alone.
 """
 
 from __future__ import annotations
@@ -18,8 +18,36 @@ if TYPE_CHECKING:
 __all__ = ["GPT", "MLP", "CharMLP"]
 
 
+def tokens_of_batch(tokens: Any, vocab: int) -> Any:
+    """Token ids with one sample per row, or None for one sample; raises IndexError for one outside the vocabulary."""
+    if getattr(tokens, "ndim", 0) != 2:
+        return None
+    import numpy
+
+    ids = numpy.asarray(tokens)
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"tokens must be integers, found {ids.dtype}")
+    outside = ids[(ids < 0) | (ids >= vocab)]
+    if outside.size:
+        raise IndexError(f"token {outside[0]} is out of range: expected 0 to {vocab - 1}")
+    return ids.astype("int64", copy=False)
+
+
 class CharMLP(_core.CharMLP, Module):
     __doc__ = _core.CharMLP.__doc__
+
+    def __call__(self, tokens: Any) -> Any:
+        """The logits of the symbol after ``tokens``: a Vector on the current graph; for an array with one context per row,
+        an array with one row of logits for each.
+
+        Raises IndexError for a token outside the vocabulary, ValueError for another number of tokens.
+        """
+        ids = tokens_of_batch(tokens, self.vocab)
+        if ids is None:
+            return super().__call__(tokens)
+        if ids.shape[1] != self.context:
+            raise ValueError(f"a context holds {self.context} tokens, found {ids.shape[1]}")
+        return of_rows(self, [self.hidden, self.output], ids, self.embedding)
 
     @property
     def hidden(self) -> Linear:  # type: ignore[override]  # the composable layer around Rust's
@@ -49,9 +77,17 @@ class MLP(_core.MLP, Module):
 class GPT(_core.GPT, Module):
     __doc__ = _core.GPT.__doc__
 
-    def __call__(self, tokens: Sequence[int] | TokenIds) -> Tokens:
-        """The logits of the symbol after each token, on the current graph.
+    def __call__(self, tokens: Sequence[int] | TokenIds) -> Any:
+        """The logits of the symbol after each token: Tokens on the current graph; for an array with one text per row, an array
+        of shape (texts, tokens, vocab).
 
         Raises IndexError for a token outside the vocabulary, ValueError for no tokens or more than the context.
         """
-        return Tokens(self._append(tokens), len(tokens))
+        ids = tokens_of_batch(tokens, self.vocab)
+        if ids is None:
+            return Tokens(self._append(tokens), len(tokens))
+        import numpy
+
+        dtype = numpy.asarray(self.params.values).dtype
+        logits = [self.logits(row) for row in ids]
+        return numpy.array(logits, dtype).reshape(len(ids), ids.shape[1], self.vocab)

@@ -256,11 +256,13 @@ def traced(module: Module, body: Callable[[Any], Any]) -> Any:
     return _OF_ROWS[module]
 
 
-def of_rows(module: Module, layers: Sequence[Linear], x: Any) -> Any:
-    """The results of these layers of a module, applied in turn to each row of an array."""
+def of_rows(module: Module, layers: Sequence[Linear], x: Any, table: Any = None) -> Any:
+    """The results of these layers of a module, applied in turn to each row of an array, or to the rows of a table that it names."""
     parts = [(layer.weight, layer.bias, layer.activation) for layer in layers]
 
     def forward(x: Any) -> Any:
+        if table is not None:
+            x = table[x].reshape((x.shape[0], x.shape[1] * table.shape[1]))
         for weight, bias, activation in parts:
             x = affine(weight, x, bias, activation)
         return x

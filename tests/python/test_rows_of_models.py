@@ -52,3 +52,31 @@ def test_rows_of_another_length_are_refused(shape):
         layer(np.ones(shape))
     with pytest.raises(ValueError):
         bt.nn.MLP(bt.Parameters(dtype="float64"), [3, 2])(np.ones(shape))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("n", [1, 5, 70])
+def test_token_models_of_a_batch_have_the_logits_of_each_sample(dtype, n):
+    rng = np.random.default_rng(n)
+    chars = bt.nn.CharMLP(bt.Parameters(dtype=dtype, seed=1), vocab=5, context=3, embedding=4, hidden=6)
+    gpt = bt.nn.GPT(bt.Parameters(dtype=dtype, seed=1), vocab=5, context=4, layers=1, heads=2, width=8)
+    rtol = 1e-12 if dtype == "float64" else 1e-5
+    for ids in ("int64", "int32", "uint8"):
+        tokens = rng.integers(0, 5, (n, 3)).astype(ids)
+        found = chars(tokens)
+        assert (found.shape, found.dtype) == ((n, 5), np.dtype(dtype))
+        assert np.allclose(found, [chars.logits(row) for row in tokens], rtol=rtol, atol=rtol)
+        found = gpt(tokens)
+        assert (found.shape, found.dtype) == ((n, 3, 5), np.dtype(dtype))
+        assert np.array_equal(found, np.array([gpt.logits(row) for row in tokens], dtype))
+    for model in (chars, gpt):
+        for wrong in (np.full((2, 3), 5), np.full((2, 3), -1)):
+            with pytest.raises(IndexError, match="is out of range: expected 0 to 4"):
+                model(wrong)
+        with pytest.raises(TypeError, match="tokens must be integers, found float64"):
+            model(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="a context holds 3 tokens, found 4"):
+        chars(np.zeros((2, 4), int))
+    assert chars(np.zeros((0, 3), int)).shape == (0, 5)
+    chars.params.values[:] = 0.0
+    assert not chars(np.zeros((2, 3), int)).any()
