@@ -209,7 +209,7 @@ fn array_quantiles<'py>(x: Any<'py>, q: Option<Vec<f64>>, axis: isize) -> Made<'
 /// `x` as an Array of the innermost trace among `x` and `like`.
 #[pyfunction]
 #[pyo3(signature = (x, *like))]
-fn array_of<'py>(x: Any<'py>, like: &Bound<'py, PyTuple>) -> Made<'py> {
+pub fn array_of<'py>(x: Any<'py>, like: &Bound<'py, PyTuple>) -> Made<'py> {
     let operands: Vec<_> = [x].into_iter().chain(like).collect();
     all_of(&operands, |_, of| match of {
         [x, ..] => Ok(*x),
