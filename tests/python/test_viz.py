@@ -337,6 +337,11 @@ def test_the_command_draws_a_function(tmp_path, command):
     assert (tmp_path / "f.dot").read_text(encoding="utf-8").startswith("digraph")
     assert command("graph", "f.py:f").stdout.startswith("digraph")
     assert "traced | add | data -74 | grad 1" in command("graph", "f.py:traced", "--at", -41, 2).stdout
+    for at in ((-4.1e1, 2e0), ("-41", "2e+0"), ("-410e-1", "+.2e1")):
+        assert "traced | add | data -74 | grad 1" in command("graph", "f.py:traced", "--at", *at).stdout
+    for at, value in ((("-inf", "1"), "-inf"), (("1", "-Infinity"), "-inf"), (("-nan", "-.5e-3"), "NaN")):
+        done = command("graph", "f.py:traced", "--at", *at)
+        assert (done.returncode, f"data {value}" in done.stdout) == (0, True), done.stdout + done.stderr
     for args, said in [
         (("f.py:g",), "no function 'g'"),
         (("f.py:x",), "no function 'x'"),
@@ -344,6 +349,8 @@ def test_the_command_draws_a_function(tmp_path, command):
         (("no.py:f",), "no such file"),
         (("f.py:f", "--at", 1), "takes 2 arguments"),
         (("f.py:f", "--at", "one"), "expected a number"),
+        (("f.py:f", "--at", "-1", "-2x"), "argument --at: '-2x': expected a number"),
+        (("f.py:f", "--at", "-e3"), "argument --at: expected at least one argument"),
         (("f.py:f", "--svg", "no/f.svg"), "No such file"),
     ]:
         done = command("graph", *args)

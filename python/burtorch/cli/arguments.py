@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from typing import NoReturn
+
+NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan)", re.IGNORECASE)
+"""The start of a negative number."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -13,6 +17,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: object, **kwargs: object) -> None:
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        # By default argparse takes -2e-3 and -inf for options.
+        self._negative_number_matcher = NEGATIVE
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
