@@ -76,7 +76,19 @@ def test_seeds_make_medians_and_records_a_grid(data, capsys, tmp_path):
 def test_a_killed_run_resumes_bit_for_bit(data, tmp_path):
     """Killed several times, each time after a state was saved."""
     command = [sys.executable, "-m", "burtorch", "optimise", "--data", str(data), "--problem", "robust"]
-    command += ["--method", "saga", "--epochs", "8000", "--records", "300", "--checkpoint", "1e-9", "--json"]
+    command += [
+        "--method",
+        "saga",
+        "--step",
+        "0.01",
+        "--epochs",
+        "8000",
+        "--records",
+        "300",
+        "--checkpoint",
+        "1e-9",
+        "--json",
+    ]
     whole = subprocess.run(command, capture_output=True, check=True, timeout=300)
     for _ in range(3):
         running = subprocess.Popen([*command, "--resume", "--out", str(tmp_path)], stdout=subprocess.DEVNULL)
@@ -114,7 +126,20 @@ def test_a_damaged_state_is_one_line(data, capsys, tmp_path):
 
 def test_a_repeated_command_goes_on_with_what_is_missing(data, capsys, tmp_path):
     pytest.importorskip("matplotlib")
-    arguments = ("--data", data, "--problem", "robust", "--epochs", 5, "--seeds", 2, "--out", tmp_path / "runs")
+    arguments = (
+        "--data",
+        data,
+        "--problem",
+        "robust",
+        "--step",
+        0.01,
+        "--epochs",
+        5,
+        "--seeds",
+        2,
+        "--out",
+        tmp_path / "runs",
+    )
     status, table, err = run(capsys, *arguments, "--method", "page")
     assert status == 0
     assert "page" in table
@@ -137,7 +162,10 @@ def test_a_repeated_command_goes_on_with_what_is_missing(data, capsys, tmp_path)
     ("arguments", "text"),
     [
         (["--method", "adam"], "adam"),
-        (["--method", "gd,gd"], "twice"),
+        (["--method", "gd,gd"], "gd appears twice"),
+        (["--method", "gd,page,L-SVRG,lsvrg"], "l-svrg appears twice"),
+        (["--problem", "robust", "--method", "saga"], "saga: the theory of SAGA does not cover this problem"),
+        (["--nonconvex", "0.1", "--method", "diana"], "diana: the theory of DIANA does not cover this problem"),
         (["--method", "ef21", "--compressor", "best"], "best"),
         (["--method", "ef21", "--compressor", "topk:9"], "k"),
         (["--batch", "41"], "batch"),
@@ -145,7 +173,9 @@ def test_a_repeated_command_goes_on_with_what_is_missing(data, capsys, tmp_path)
         (["--step", "-1"], "step"),
         (["--method", "gd:topk:2"], "no compressor"),
         (["--method", "diana:topk:2"], "diana"),
-        (["--labels", "0,1"], "1, 2"),
+        (["--labels", "0,1"], "--labels 0,1: the labels of"),
+        (["--labels", "1,3"], "are 1, 2"),
+        (["--labels", "1,1"], "--labels 1,1: the labels of"),
         (["--labels", "2"], "two numbers"),
         (["--labels", "1,2", "--problem", "softmax"], "logistic"),
         (["--resume"], "--out"),
@@ -155,8 +185,10 @@ def test_a_repeated_command_goes_on_with_what_is_missing(data, capsys, tmp_path)
         (["--compressor", "topk:0"], "topk:0"),
         (["--compressor", "natural:3"], "natural takes no number"),
         (["--compressor", "topk"], "topk takes a number"),
-        (["--compressor", "qsgd:0.5"], "qsgd:0.5"),
-        (["--downlink", "topk:x"], "topk:x"),
+        (["--compressor", "qsgd:0.5"], "compressor qsgd:0.5: qsgd takes an integer, found '0.5'"),
+        (["--compressor", "bernoulli:p"], "compressor bernoulli:p: bernoulli takes a number, found 'p'"),
+        (["--downlink", "topk:x"], "compressor topk:x: topk takes a number or a share, found 'x'"),
+        (["--method", "ef21:randk:\u00b2"], "randk takes a number or a share, found"),
         (["--cohort", "21"], "20 clients"),
     ],
 )
@@ -181,7 +213,7 @@ def test_files_that_cannot_be_used_are_one_line(data, capsys, tmp_path):
         status, _, err = run(capsys, "--data", path)
         assert (status, len(err.splitlines())) == (2, 1)
         assert str(path) in err
-    for path in (data, data / "below"):
+    for path in (data, data / "below", tmp_path / ("long" * 100)):
         status, _, err = run(capsys, "--data", data, "--out", path)
         assert (status, len(err.splitlines())) == (2, 1)
         assert str(path) in err
@@ -189,6 +221,10 @@ def test_files_that_cannot_be_used_are_one_line(data, capsys, tmp_path):
     status, _, err = run(capsys, "--data", data)
     assert (status, len(err.splitlines())) == (2, 1)
     assert "1, 2, 3" in err
+    data.write_text("1\n2\n")
+    for problem in choices.PROBLEMS:
+        status, _, err = run(capsys, "--data", data, "--problem", problem)
+        assert (status, err) == (2, f"burtorch optimise: error: {data}: no sample has a feature\n")
     for text in ("1 1:x\n", "1 2:1 1:1\n", ""):
         data.write_text(text)
         status, _, err = run(capsys, "--data", data)
@@ -241,7 +277,18 @@ def test_a_finished_run_that_lacks_something_is_one_line(data, capsys, tmp_path,
 
 def test_processes_may_share_a_folder(data, tmp_path):
     command = [sys.executable, "-m", "burtorch", "optimise", "--data", str(data), "--problem", "robust"]
-    command += ["--method", "saga", "--epochs", "100", "--checkpoint", "1e-9", "--out", str(tmp_path / "runs")]
+    command += [
+        "--method",
+        "saga",
+        "--step",
+        "0.01",
+        "--epochs",
+        "100",
+        "--checkpoint",
+        "1e-9",
+        "--out",
+        str(tmp_path / "runs"),
+    ]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
     found = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0], found

@@ -118,8 +118,9 @@ def _compare(args: argparse.Namespace, engine: mpi.Engine | None) -> int:
     names = [usual(entry) for entry in args.method.split(",")]
     for name in names:
         check(name, args.engine)
-    if len(set(names)) < len(names):
-        raise InputError(f"--method {args.method}: a method appears twice")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"--method {args.method}: {twice} appears twice")
     if args.resume and args.out is None:
         raise InputError("--resume needs --out, the folder of the runs to continue")
     try:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import burtorch
 from burtorch.cli.errors import InputError, reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from burtorch import mpi, opt
     from burtorch._core import Compressor, FiniteSum
 
+Constant = TypeVar("Constant", int, float)
 PROBLEMS = ("logistic", "least-squares", "robust", "softmax")
 OF_SAMPLES = {
     "gd": "GD",
@@ -160,15 +163,19 @@ def _problem(args: argparse.Namespace) -> FiniteSum:
         features, labels = opt.load_libsvm(args.data)
     except ValueError as error:
         raise InputError(f"{args.data}: {error}") from None
+    if not features.shape[1]:
+        raise InputError(f"{args.data}: no sample has a feature")
     regularisers = {"l2": args.l2, "nonconvex": args.nonconvex}
     found = sorted(set(labels.tolist()))
     if args.labels is not None and args.problem != "logistic":
         raise InputError(f"--labels is for logistic regression, found --problem {args.problem}")
     if args.problem == "logistic":
         names = found if args.labels is None else _pair(args.labels)
-        if len(found) != 2 or set(names) != set(found):
-            shown = ", ".join(f"{label:g}" for label in found[:5])
+        shown = ", ".join(f"{label:g}" for label in found[:5])
+        if len(found) != 2:
             raise InputError(f"{args.data}: logistic regression takes two labels, found {shown}")
+        if set(names) != set(found):
+            raise InputError(f"--labels {args.labels}: the labels of {args.data} are {shown}")
         return opt.logistic_regression(features, labels, label_names=names, **regularisers)
     if args.problem == "softmax":
         return opt.softmax_regression(features, [found.index(label) for label in labels], **regularisers)
@@ -184,6 +191,15 @@ def _pair(text: str) -> list[float]:
     return [negative, positive]
 
 
+def _constant(text: str, kind: Callable[[str], Constant], expected: str) -> Constant:
+    """The number of a compressor after the colon."""
+    name, _, constant = text.partition(":")
+    try:
+        return kind(constant)
+    except ValueError:
+        raise InputError(f"compressor {text}: {name} takes {expected}, found {constant!r}") from None
+
+
 def _compressor(text: str) -> Compressor:
     name, colon, constant = text.partition(":")
     if name not in COMPRESSORS:
@@ -197,11 +213,13 @@ def _compressor(text: str) -> Compressor:
         if name in PLAIN:
             made: Compressor = make()
         elif name == "bernoulli":
-            made = make(float(constant))
+            made = make(_constant(text, float, "a number"))
         elif name in LEVELLED:
+            made = make(_constant(text, int, "an integer"))
+        elif constant.isdecimal():
             made = make(int(constant))
         else:
-            made = make(int(constant)) if constant.isdigit() else make(fraction=float(constant))
-    except (TypeError, ValueError) as error:
+            made = make(fraction=_constant(text, float, "a number or a share"))
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"compressor {text}: {error}") from None
     return made

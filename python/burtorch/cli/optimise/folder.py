@@ -76,7 +76,7 @@ class Folder:
         try:
             if self.writes:
                 self.path.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        except OSError as error:
             return f"--out {out}: {reason(error)}".encode()
         return None
 
