@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from burtorch.opt._arguments import positive, probability
+from burtorch.opt._arguments import not_negative, positive, probability
 from burtorch.opt._base import Method, squared
 from burtorch.opt._rules import Full, Nice, Sampling
 from burtorch.opt._smoothness import Smoothness, smoothness
@@ -57,15 +57,16 @@ class AGD(Method):
         if mu is None:
             constants = smoothness(problem) if constants is None else constants
             mu = constants.mu
+        self.mu = not_negative(mu, "mu")
         if constants is not None:
             at_most(mu, constants.L)
-        self.mu = mu
         super().__init__(problem, x0, mu=mu, constants=constants, **more)
 
     def theory_step(self) -> float:
         """1/L."""
-        at_most(self.mu, self.constants.L)
-        return 1.0 / self.constants.L
+        c = self.constants
+        at_most(self.mu, c.L)
+        return 1.0 / c.L
 
     def rate(self) -> float:
         """The proven factor of Phi per step."""
@@ -131,8 +132,9 @@ class LKatyusha(Method):
         if mu is None:
             assert constants is not None
             mu = constants.mu
-        if not mu > 0.0:
-            raise ValueError("the strong convexity of f is unknown: pass mu, or add l2 to the problem")
+            if not mu > 0.0:
+                raise ValueError("the strong convexity of f is unknown: pass mu, or add l2 to the problem")
+        mu = positive(mu, "mu")
         if theta is None:
             assert constants is not None
             theta = min(math.sqrt(2.0 * mu / (3.0 * self.p * constants.L_max)), 0.5)
@@ -143,8 +145,9 @@ class LKatyusha(Method):
 
     def theory_step(self) -> float:
         """1/(3 theta L_max)."""
-        at_most(self.mu, self.constants.L)
-        return 1.0 / (3.0 * self.theta * self.constants.L_max)
+        c = self.constants
+        at_most(self.mu, c.L)
+        return 1.0 / (3.0 * self.theta * c.L_max)
 
     def rate(self) -> float:
         """The proven factor of Phi per step."""

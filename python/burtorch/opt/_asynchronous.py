@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from burtorch.opt._arguments import positive, whole
+from burtorch.opt._arguments import numbers, positive, whole
 from burtorch.opt._base import Method
 from burtorch.opt._clients import divided
 from burtorch.opt._clock import Delays
@@ -15,7 +15,7 @@ from burtorch.opt._rules import Full, Nice, Sampling
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from burtorch._core import FiniteSum
     from burtorch.opt._clients import Clients, Problem
@@ -112,6 +112,13 @@ class Ringmaster(_Asynchronous):
         return 0.5 / (self.max_delay * self.constants.L)
 
 
+def _per_worker(given: NDArray[Any], n: int, name: str) -> NDArray[Any]:
+    """One number for each of n workers, copied."""
+    if given.shape not in ((), (1,), (n,)):
+        raise ValueError(f"{name} must be one number or {n}, one for each worker of delays, found {given.shape}")
+    return np.broadcast_to(given, (n,)).copy()
+
+
 class MindFlayer(_Asynchronous):
     """MindFlayer SGD: in each step worker i makes `trials[i]` trials of a job, each stopped after `limits[i]` seconds;
     x+ = prox(x - step g) with g the sum of the gradients that arrive in time, divided by their expected number,
@@ -153,11 +160,11 @@ class MindFlayer(_Asynchronous):
         limits: ArrayLike,
         **more: Any,
     ) -> None:
-        counts = np.broadcast_to(np.asarray(trials), delays.seconds.shape)
+        counts = np.asarray(trials)
         if not (np.issubdtype(counts.dtype, np.integer) and (counts >= 0).all()):
             raise ValueError("trials must be integers of at least 0")
-        self.trials = counts
-        self.limits = np.broadcast_to(np.asarray(limits, float), delays.seconds.shape)
+        self.trials = counts = _per_worker(counts, delays.n, "trials")
+        self.limits = _per_worker(numbers(limits, "limits"), delays.n, "limits")
         ends = np.asarray(delays.probability(self.limits))
         self.expected = float(counts @ ends)
         self._variance = float(counts @ (ends * (1.0 - ends)))

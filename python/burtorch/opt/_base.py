@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from burtorch import _core
-from burtorch.compress import Compressor
 from burtorch.opt._alone import Alone
-from burtorch.opt._arguments import finite, of_kind, point, whole
+from burtorch.opt._arguments import check_shape, finite, not_negative, number, point, whole
 from burtorch.opt._clients import divided
-from burtorch.opt._clock import Delays, Network
+from burtorch.opt._keywords import check_kinds, check_names
 from burtorch.opt._record import Record, bar_of
 from burtorch.opt._rules import Full, Prox, Sampling, Zero
 from burtorch.opt._smoothness import Smoothness, smoothness
+from burtorch.opt._state import checked_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,18 +65,6 @@ def calls_of(epochs: float, n: int) -> int:
     return calls
 
 
-_KINDS: dict[str, tuple[type, str]] = {
-    "problem": (_core.FiniteSum, "bt.opt.least_squares(features, targets)"),
-    "sampling": (Sampling, "bt.opt.Nice(8)"),
-    "prox": (Prox, "bt.opt.L1(0.1)"),
-    "compressor": (Compressor, "bt.compress.TopK(8)"),
-    "downlink": (Compressor, "bt.compress.TopK(8)"),
-    "constants": (Smoothness, "bt.opt.smoothness(problem)"),
-    "delays": (Delays, "bt.opt.Delays([1.0, 2.0])"),
-    "network": (Network, "bt.opt.Network(bt.opt.Delays([1.0, 2.0]))"),
-}
-
-
 class Method:
     """An iterate that takes steps: the base of all methods.
 
@@ -109,32 +97,11 @@ class Method:
     _takes_clients: ClassVar[bool] = False
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
-        given = {**dict(zip(("problem",), arguments, strict=False)), **named}
-        for name, (kind, example) in _KINDS.items():
-            found = given.get(name)
-            if name == "problem" and cls._has_clients and isinstance(found, (list, tuple)):
-                continue
-            if found is not None:
-                of_kind(found, kind, name, example)
-        cls._check_names(named)
+        given = {"problem": arguments[0], **named} if arguments else named
+        check_kinds(cls, given, with_clients=cls._has_clients)
+        if cls.__module__.startswith("burtorch."):  # a user's class may take more
+            check_names(cls, named)
         return super().__new__(cls)
-
-    @classmethod
-    def _check_names(cls, named: dict[str, Any]) -> None:
-        if not cls.__module__.startswith("burtorch."):
-            return  # a user's class may accept more
-        taken = {"engine"}
-        for base in cls.__mro__[:-1]:
-            code = getattr(base.__dict__.get("__init__"), "__code__", None)
-            if code is not None:
-                taken.update(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
-        for name in named:
-            if name not in taken:
-                from difflib import get_close_matches
-
-                near = get_close_matches(name, taken, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(sorted(taken))}"
-                raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {name!r}; {hint}")
 
     def __init__(
         self,
@@ -184,7 +151,9 @@ class Method:
             "threads": threads,
             **options,
         }
-        self._runner = self._runner_at(np.zeros(problem.d) if x0 is None else x0)
+        start = np.zeros(problem.d) if x0 is None else x0
+        check_shape(start, problem.d, "x0")
+        self._runner = self._runner_at(start)
         self._start = self._runner.x
 
     def _runner_at(self, start: ArrayLike) -> _core.Runner:
@@ -242,7 +211,7 @@ class Method:
 
     def _gammas(self, steps: int) -> list[float]:
         if callable(self._step):
-            return [float(self._step(self._runner.round + k)) for k in range(steps)]
+            return [number(self._step(self._runner.round + k), "a step") for k in range(steps)]
         assert self._gamma is not None
         return [self._gamma]
 
@@ -382,9 +351,9 @@ class Method:
 
         Ctrl-C ends it between steps. Raises ValueError without a limit that can be reached.
         """
-        for name, limit in (("steps", steps), ("epochs", epochs), ("bits", bits), ("seconds", seconds)):
-            if limit is not None and not limit >= 0:
-                raise ValueError(f"{name} must be at least 0, found {limit}")
+        for name, limit in (("epochs", epochs), ("bits", bits), ("seconds", seconds)):
+            if limit is not None:
+                not_negative(limit, name, is_finite=False)
         epochs = None if epochs is None or epochs * self.problem.n >= ENDLESS else epochs
         bits = None if bits == math.inf else bits
         # The largest time limit in Rust.
@@ -462,22 +431,14 @@ class Method:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a `state_dict`. Raises ValueError for the state of another method or size, for missing parts,
-        and for an iterate that is not finite; then nothing has changed. Warns if the state is of a method with another
-        seed, as the next draws are then not those of an uninterrupted run.
+        for counts below 0, for iterates that are not finite and for clocks that are NaN; then nothing has changed.
+        Warns if the state is of a method with another seed, as the next draws are then not those of an uninterrupted
+        run.
         """
-        of_kind(state, dict, "a state", "that of state_dict()")
-        if (found := state.get("method")) != type(self).__name__:
-            raise ValueError(f"the state belongs to {found}, expected {type(self).__name__}")
-        missing = [name for name in ("arrays", "round", "cost", "seconds") if name not in state]
-        if missing:
-            raise ValueError(f"the state lacks {', '.join(missing)}")
-        arrays, seconds = state["arrays"], finite(state["seconds"], "seconds")
-        of_kind(arrays, dict, "the state's arrays", "those of state_dict()")
-        if "x" in arrays:
-            point(arrays["x"], self.problem.d, "x of the state")
+        found = checked_state(state, type(self).__name__, self.problem.d)
         with self._alone:
-            self._load(arrays, whole(state["round"], "the state's round", 0), tuple(state["cost"]))
-            self.seconds = seconds
+            self._load(found.arrays, found.round, found.cost)
+            self.seconds = found.seconds
         if state.get("seed", self.seed) != self.seed:
             message = f"the state is of seed {state['seed']}, this method draws with seed {self.seed}"
             warnings.warn(message, RuntimeWarning, stacklevel=2)

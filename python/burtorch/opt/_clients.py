@@ -130,7 +130,7 @@ def _lists(clients: Any, n: int) -> list[NDArray[np.int64]]:
             raise ValueError(f"{expected}, found client {k} without samples")
         if samples.dtype.kind not in "iu":
             raise TypeError(f"samples of clients must be integers, found {samples.dtype} for client {k}")
-        parts.append(samples.astype(np.int64, copy=False))
+        parts.append(samples.astype(np.int64))
     every = np.concatenate(parts) if parts else np.empty(0, np.int64)
     outside = every[(every < 0) | (every >= n)]
     if outside.size:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from burtorch.opt._arguments import of_kind, positive
+from burtorch.opt._arguments import not_negative, number, numbers, of_kind, positive
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -37,7 +37,7 @@ class Delays:
     """
 
     def __init__(self, seconds: ArrayLike, distribution: str = "fixed", constant: float = 1.0) -> None:
-        self.seconds: NDArray[np.float64] = np.atleast_1d(np.asarray(seconds, float))
+        self.seconds: NDArray[np.float64] = np.atleast_1d(numbers(seconds, "the seconds of workers"))
         if not self.seconds.size:
             raise ValueError("delays need the seconds of at least one worker, found none")
         if not (np.isfinite(self.seconds).all() and (self.seconds > 0.0).all() and self.seconds.ndim == 1):
@@ -46,7 +46,7 @@ class Delays:
             raise ValueError(
                 f'a distribution of delays is "fixed", "exponential", "log_normal" or "pareto", found {distribution!r}'
             )
-        self.distribution, self.constant = distribution, float(positive(constant, "the constant of a distribution"))
+        self.distribution, self.constant = distribution, positive(constant, "the constant of a distribution")
 
     @property
     def n(self) -> int:
@@ -103,14 +103,12 @@ class Network:
         self, compute: Delays, latency: float = 0.0, bandwidth: float = math.inf, dropout: float = 0.0
     ) -> None:
         of_kind(compute, Delays, "compute", "bt.opt.Delays([1.0, 2.0])")
-        if not 0.0 <= latency < math.inf:
-            raise ValueError(f"latency must be finite and at least 0, found {latency}")
-        if not bandwidth > 0.0:
+        self.compute, self.latency = compute, not_negative(latency, "latency")
+        self.bandwidth, self.dropout = number(bandwidth, "bandwidth"), number(dropout, "dropout")
+        if not self.bandwidth > 0.0:
             raise ValueError(f"bandwidth must be above 0, found {bandwidth}")
-        if not 0.0 <= dropout <= MOST_LOST:
+        if not 0.0 <= self.dropout <= MOST_LOST:
             raise ValueError(f"dropout must be at least 0 and at most {MOST_LOST}, found {dropout}")
-        self.compute, self.latency, self.bandwidth = compute, float(latency), float(bandwidth)
-        self.dropout = float(dropout)
 
     @property
     def _given(self) -> tuple[Any, float, float, float]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from burtorch.opt._clock import Network
     from burtorch.opt._engines import Engine
     from burtorch.opt._record import Record
+    from burtorch.opt._smoothness import Smoothness
 
 
 UNTOLD = {"threads", "constants", "x_star", "f_star", "lyapunov", "network"}
@@ -195,7 +196,8 @@ class DCGD(_Compressed):
 
     def theory_step(self) -> float:
         """1/(L + 2 omega L_max/n)."""
-        return 1.0 / (self.constants.L + 2.0 * self._omega() * self.constants.L_max / self.n_clients)
+        c = self.constants
+        return 1.0 / (c.L + 2.0 * self._omega() * c.L_max / self.n_clients)
 
 
 class DIANA(_Compressed):
@@ -234,18 +236,23 @@ class DIANA(_Compressed):
         **more: Any,
     ) -> None:
         problem, parts = divided(problem, clients)
-        self.alpha = 1.0 / (1.0 + compressor.omega(problem.d, len(parts))) if alpha is None else probability(alpha)
+        self.alpha = (
+            1.0 / (1.0 + compressor.omega(problem.d, len(parts))) if alpha is None else probability(alpha, "alpha")
+        )
         super().__init__(problem, x0, compressor=compressor, clients=parts, alpha=self.alpha, **more)
 
     def theory_step(self) -> float:
         """1/(L + 6 omega L_max/n)."""
+        c = self._covered()
+        return 1.0 / (c.L + 6.0 * self._omega() * c.L_max / self.n_clients)
+
+    def _covered(self) -> Smoothness:
         covered("DIANA", "alpha", self.alpha, 1.0 / (1.0 + self._omega()))
-        return 1.0 / (self.constants.L + 6.0 * self._omega() * self.constants.L_max / self.n_clients)
+        return self.constants
 
     def rate(self) -> float:
         """The proven factor of Phi per step. Raises ValueError for an alpha that the theorem does not cover."""
-        covered("DIANA", "alpha", self.alpha, 1.0 / (1.0 + self._omega()))
-        return max(1.0 - self.gamma * self.constants.mu, 1.0 - self.alpha / 2.0)
+        return max(1.0 - self.gamma * self._covered().mu, 1.0 - self.alpha / 2.0)
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
         """Phi of the theorem; None without x_star."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from burtorch.opt._arguments import positive, probability
+from burtorch.opt._arguments import not_negative, positive, probability, whole
 from burtorch.opt._base import Method, squared
 from burtorch.opt._rules import Full, Importance, Independent, Nice, Sampling, WithReplacement
 
@@ -34,13 +34,14 @@ def share_of(sampling: Sampling, n: int) -> Vector:
 
 def page_step(L: float, spread: float, K: float) -> float:
     """1/(L + sqrt(K) spread): the step of PAGE and MARINA (Li et al. 2021, Theorem 1; Gorbunov et al. 2021, Theorem
-    2.1).
+    2.1). Raises ValueError unless L is above 0 and the others at least 0.
 
     Example:
         >>> import burtorch as bt
         >>> bt.opt.page_step(L=1.0, spread=2.0, K=4.0)
         0.2
     """
+    L, spread, K = positive(L, "L"), not_negative(spread, "spread"), not_negative(K, "K")
     return 1.0 / (L + math.sqrt(K) * spread)
 
 
@@ -56,8 +57,8 @@ def optimal_batch(n: int, L: float, L_max: float, mu: float, spread: float, eps:
         spread: mean |grad f_i(x*)|^2 (less the square of the mean, with a proximal term).
         eps: the accuracy.
 
-    It is 1 if the noise at x* is small relative to L_max, and grows with the noise: "a batch of about 1 is best" holds
-    only in the first case.
+    Raises ValueError for a spread below 0 and for others that are not above 0. The result is 1 if the noise at x* is
+    small relative to L_max, and grows with the noise: "a batch of about 1 is best" holds only in the first case.
 
     Example:
         >>> import burtorch as bt
@@ -66,7 +67,8 @@ def optimal_batch(n: int, L: float, L_max: float, mu: float, spread: float, eps:
         >>> round(bt.opt.optimal_batch(100, 1.0, 10.0, 0.1, spread=0.003, eps=1e-3), 2)
         34.0
     """
-    q = 2.0 * spread / (eps * mu)
+    n, L, L_max = whole(n, "n"), positive(L, "L"), positive(L_max, "L_max")
+    q = 2.0 * not_negative(spread, "spread") / (positive(eps, "eps") * positive(mu, "mu"))
     return 1.0 if q <= L_max else n * (q + L - L_max) / (q + n * L - L_max)
 
 
@@ -74,8 +76,10 @@ class GD(Method):
     """Gradient descent: x+ = prox(x - step grad f(x)).
 
     Theorem: for convex f and step 1/L, |x+ - x*|^2 <= (1 - step mu) |x - x*|^2 (Nesterov 2018, "Lectures on convex
-    optimization", Theorem 2.1.15 and Section 2.2). Memory: d. Arguments: see `Method`; with `clients=`, as for
-    `Distributed`, f is the mean over clients of the means of their samples, and clients send their gradients.
+    optimization", Theorem 2.1.15 and Section 2.2). f need not be convex for f(x+) + R(x+) <= f(x) + R(x) - (step/2)
+    |(x - x+)/step|^2, which without a proximal term bounds |grad f(x)| (Section 1.2.3). Memory: d. Arguments: see
+    `Method`; with `clients=`, as for `Distributed`, f is the mean over clients of the means of their samples, and
+    clients send their gradients.
 
     Example:
         >>> import burtorch as bt

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from burtorch._core import FiniteSum, Oracle
-from burtorch.opt._arguments import of_kind
+from burtorch.opt._arguments import number, of_kind, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,20 +15,29 @@ if TYPE_CHECKING:
 
     Features = Any  # a matrix, a sparse matrix of SciPy, or (starts, columns, values, d)
 
+MOST_CLASSES = 2**32 - 1
+"""The most classes of a softmax problem."""
+
 
 def _rows(features: Features) -> Any:
     """A sparse matrix as arrays for Rust; other features unchanged."""
+    found = features
     if isinstance(features, tuple) and len(features) == 4 and isinstance(features[3], tuple):
-        starts, columns, values, shape = features
-        return starts, columns, values, shape[1]
-    if not hasattr(features, "tocsr"):
-        return features
-    rows = features.tocsr()
-    if not rows.has_canonical_format:
-        # In a copy, because the matrix may belong to the caller.
-        rows = rows.copy()
-        rows.sum_duplicates()
-    return rows.indptr, rows.indices, rows.data, rows.shape[1]
+        found = (*features[:3], features[3][1])
+    elif hasattr(features, "tocsr"):
+        rows = features.tocsr()
+        if not rows.has_canonical_format:
+            # In a copy, because the matrix may belong to the caller.
+            rows = rows.copy()
+            rows.sum_duplicates()
+        found = rows.indptr, rows.indices, rows.data, rows.shape[1]
+    if isinstance(found, tuple) and len(found) == 4 and found[3] == 0:
+        raise ValueError("features must have at least one row and one column, found no column")
+    return found
+
+
+def _linear(features: Features, labels: Any, loss: str, l2: float, nonconvex: float) -> FiniteSum:
+    return FiniteSum._linear(_rows(features), labels, loss, number(l2, "l2"), number(nonconvex, "nonconvex"))
 
 
 def _flat(given: Any, name: str) -> Any:
@@ -86,7 +95,7 @@ def logistic_regression(
         >>> f.n, f.d, round(f.loss([0.0, 0.0]), 6), f.grad([0.0, 0.0])
         (2, 2, 0.693147, array([-0.5 ,  0.75]))
     """
-    return FiniteSum._linear(_rows(features), _two_labels(labels, label_names), "logistic", l2, nonconvex)
+    return _linear(features, _two_labels(labels, label_names), "logistic", l2, nonconvex)
 
 
 def least_squares(features: Features, targets: ArrayLike, *, l2: float = 0.0, nonconvex: float = 0.0) -> FiniteSum:
@@ -97,7 +106,7 @@ def least_squares(features: Features, targets: ArrayLike, *, l2: float = 0.0, no
         >>> bt.opt.least_squares([[1.0], [2.0]], [1.0, 0.0], l2=0.5).grad([1.0])
         array([2.5])
     """
-    return FiniteSum._linear(_rows(features), _flat(targets, "targets"), "squares", l2, nonconvex)
+    return _linear(features, _flat(targets, "targets"), "squares", l2, nonconvex)
 
 
 def robust_regression(features: Features, targets: ArrayLike, *, l2: float = 0.0, nonconvex: float = 0.0) -> FiniteSum:
@@ -110,7 +119,7 @@ def robust_regression(features: Features, targets: ArrayLike, *, l2: float = 0.0
         >>> bt.opt.robust_regression([[1.0]], [0.0]).grad([2.0]).round(6)
         array([0.666667])
     """
-    return FiniteSum._linear(_rows(features), _flat(targets, "targets"), "robust", l2, nonconvex)
+    return _linear(features, _flat(targets, "targets"), "robust", l2, nonconvex)
 
 
 def softmax_regression(
@@ -141,18 +150,24 @@ def softmax_regression(
         )
     if labels.dtype.kind == "f" and not (np.mod(labels, 1.0) == 0.0).all():
         raise ValueError("labels must be integers of at least 0")
-    labels = labels.astype(np.int64) if labels.dtype.kind == "f" else labels
     if labels.size and labels.min() < 0:
         raise ValueError(f"labels must be integers of at least 0, found {labels.min()}")
-    classes = int(labels.max(initial=0)) + 1 if classes is None else classes
-    return FiniteSum._softmax(_rows(features), labels, classes, l2, nonconvex)
+    largest = int(labels.max(initial=0))
+    classes = largest + 1 if classes is None else whole(classes, "classes")
+    if classes > MOST_CLASSES:
+        found = f"found {classes}; np.unique(labels, return_inverse=True)[1] numbers labels"
+        raise ValueError(f"classes must be at most {MOST_CLASSES}, {found}")
+    if largest >= classes:
+        raise ValueError(f"labels must be below the number of classes, {classes}, found {largest}")
+    labels = labels.astype(np.int64)
+    return FiniteSum._softmax(_rows(features), labels, classes, number(l2, "l2"), number(nonconvex, "nonconvex"))
 
 
 def samples_of(data: tuple[Any, ...]) -> list[NDArray[Any]]:
-    """Arrays with one row per sample."""
+    """Arrays with one row per sample, copied."""
     import numpy as np
 
-    arrays = [np.asarray(part) for part in data]
+    arrays = [np.array(part) for part in data]
     lengths = sorted({len(part) if part.ndim else -1 for part in arrays})
     if len(lengths) > 1 or -1 in lengths:
         found = ", ".join("no rows" if length < 0 else str(length) for length in lengths)

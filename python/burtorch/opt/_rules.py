@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import TYPE_CHECKING, Any
 
 from burtorch import _core
+from burtorch.opt._arguments import not_negative, number, numbers, probability
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,12 +31,6 @@ def _short(part: Any) -> str:
         if isinstance(part, int | float)
         else np.array2string(np.asarray(part), 10**6, separator=", ", threshold=8, edgeitems=2)
     )
-
-
-def _size(weights: ArrayLike) -> int:
-    import numpy as np
-
-    return max(1, np.size(weights))
 
 
 def _at_least_1(n: int, what: str = "the size of a batch") -> int:
@@ -112,7 +106,7 @@ class Independent(Sampling):
     """Each sample with probability p; a batch may be empty. A = (1 - p)/(n p), B = 0. A draw costs O(n)."""
 
     def __init__(self, p: float) -> None:
-        self.rule = ("independent", p)
+        self.rule = ("independent", probability(p))
         self.batch(1)
 
 
@@ -120,8 +114,12 @@ class Importance(Sampling):
     """`size` samples, each drawn from all in proportion to `weights`, such as the constants L_i. A = B = 1/size."""
 
     def __init__(self, size: int, weights: ArrayLike) -> None:
-        self.rule = ("importance", _at_least_1(size), weights)
-        self.batch(_size(weights))
+        import numpy as np
+
+        numbers(weights, "weights")
+        # A copy, because the caller may reuse the array.
+        self.rule = ("importance", _at_least_1(size), np.array(weights))
+        self.batch(max(1, self.rule[2].size))
 
 
 class Reshuffle(Sampling):
@@ -149,18 +147,21 @@ class Prox(_Rule):
     """
 
     def _set(self, *rule: Any) -> None:
-        self.rule = rule
+        name, *parameters = rule
+        self.rule = (name, *(number(value, "a parameter of a proximal term") for value in parameters))
         self([0.0])  # refuses parameters that are none
 
     def __call__(self, x: ArrayLike, step: float = 1.0, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """argmin over u of step R(u) + |u - x|^2/2, as a new array or in `out`, a float64 array that may be x.
 
+        The result has the shape of x; R is a function of all its numbers, whatever the shape.
+
         NaN in x stays NaN; if the numbers depend on each other (`Simplex`, `L1Ball`), one that is not finite makes all
         NaN. Raises ValueError for a step that is negative or not finite, and for `out` of another shape.
         """
-        if not 0.0 <= step < math.inf:
-            raise ValueError(f"step must be finite and at least 0, found {step}")
-        found: NDArray[np.float64] = _core._prox(self.rule, x, step)[0]
+        import numpy as np
+
+        found: NDArray[np.float64] = _core._prox(self.rule, x, not_negative(step, "step"))[0].reshape(np.shape(x))
         if out is None:
             return found
         if (dtype := getattr(out, "dtype", type(out).__name__)) != found.dtype:

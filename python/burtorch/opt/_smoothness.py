@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from burtorch import _core
+from burtorch.opt._arguments import not_negative
 from burtorch.opt._clients import divided
 
 if TYPE_CHECKING:
@@ -249,6 +250,7 @@ def solve(problem: Problem, clients: Clients = None, *, tolerance: float = 1e-13
     """
     import numpy as np
 
+    tolerance = not_negative(tolerance, "tolerance")
     parts: list[NDArray[np.int64]] = []
     if clients is not None or not isinstance(problem, _core.FiniteSum):
         problem, parts = divided(problem, clients)
