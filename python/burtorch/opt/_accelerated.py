@@ -64,12 +64,13 @@ class AGD(Method):
 
     def theory_step(self) -> float:
         """1/L."""
-        c = self.constants
+        c = self._if_convex("f")
         at_most(self.mu, c.L)
         return 1.0 / c.L
 
     def rate(self) -> float:
         """The proven factor of Phi per step."""
+        self._if_convex("f")
         return 1.0 - math.sqrt(self.mu * self.gamma)
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
@@ -145,12 +146,13 @@ class LKatyusha(Method):
 
     def theory_step(self) -> float:
         """1/(3 theta L_max)."""
-        c = self.constants
+        c = self._if_convex()
         at_most(self.mu, c.L)
         return 1.0 / (3.0 * self.theta * c.L_max)
 
     def rate(self) -> float:
         """The proven factor of Phi per step."""
+        self._if_convex()
         theta = self.theta
         return max(1.0 / (1.0 + self.gamma * self.mu), 1.0 - theta / 2.0, 1.0 - self.p * theta / (1.0 + theta))
 

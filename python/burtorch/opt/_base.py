@@ -17,7 +17,7 @@ from burtorch.opt._clients import divided
 from burtorch.opt._keywords import check_kinds, check_names
 from burtorch.opt._record import Record, bar_of
 from burtorch.opt._rules import Full, Prox, Sampling, Zero
-from burtorch.opt._smoothness import Smoothness, smoothness
+from burtorch.opt._smoothness import Smoothness, check_convex, smoothness
 from burtorch.opt._state import checked_state
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ class Method:
     Raises:
         TypeError: an argument of another class.
         ValueError: a step that is not positive, sizes that do not match, numbers that are not finite, "theory" for a
-            setting that the theorem does not cover; raised before anything runs.
+            setting that the theorem does not cover, such as terms that need not be convex for a theorem of convex
+            f_i; raised before anything runs.
         FloatingPointError, raised by steps: the method diverged. `x` is the last finite iterate.
     """
 
@@ -181,6 +182,11 @@ class Method:
         if self._constants is None:
             self._constants = smoothness(self.problem, self.clients)
         return self._constants
+
+    def _if_convex(self, of: str = "f_i") -> Smoothness:
+        """The constants, for a theorem that needs convex f_i, or f; otherwise a ValueError."""
+        check_convex(type(self).__name__, self.problem, lambda: self.constants, of)
+        return self.constants
 
     def theory_step(self) -> float:
         """The largest step size of the method's theorem."""

@@ -196,7 +196,7 @@ class DCGD(_Compressed):
 
     def theory_step(self) -> float:
         """1/(L + 2 omega L_max/n)."""
-        c = self.constants
+        c = self._if_convex()
         return 1.0 / (c.L + 2.0 * self._omega() * c.L_max / self.n_clients)
 
 
@@ -248,7 +248,7 @@ class DIANA(_Compressed):
 
     def _covered(self) -> Smoothness:
         covered("DIANA", "alpha", self.alpha, 1.0 / (1.0 + self._omega()))
-        return self.constants
+        return self._if_convex()
 
     def rate(self) -> float:
         """The proven factor of Phi per step. Raises ValueError for an alpha that the theorem does not cover."""

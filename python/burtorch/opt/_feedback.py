@@ -51,13 +51,13 @@ class EF14(_Compressed):
 
     def theory_step(self) -> float:
         """min(1/(4 L), 1/sqrt(48 (beta/theta) L L_max))."""
-        c, (theta, beta) = self.constants, self._theta_beta()
+        c, (theta, beta) = self._if_convex(), self._theta_beta()
         far = math.sqrt(48.0 * beta / theta * c.L * c.L_max)
         return 1.0 / max(4.0 * c.L, far)
 
     def rate(self) -> float:
         """The proven factor of Phi per step, up to the noise."""
-        return max(1.0 - 0.5 * self.gamma * self.constants.mu, 1.0 - 0.5 * self._theta_beta()[0])
+        return max(1.0 - 0.5 * self.gamma * self._if_convex().mu, 1.0 - 0.5 * self._theta_beta()[0])
 
     def noise(self) -> float:
         """12 (beta/theta) L step^3 mean |grad f_i(x*)|^2. Needs x_star."""

@@ -70,11 +70,11 @@ class Scaffnew(Distributed):
 
     def theory_step(self) -> float:
         """1/L_max."""
-        return 1.0 / self.constants.L_max
+        return 1.0 / self._if_convex().L_max
 
     def rate(self) -> float:
         """The proven factor of Phi per step."""
-        return max(1.0 - self.gamma * self.constants.mu_min, 1.0 - self.p**2)
+        return max(1.0 - self.gamma * self._if_convex().mu_min, 1.0 - self.p**2)
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
         """Phi of the theorem; None without x_star."""
@@ -196,7 +196,7 @@ class Scaffold(Distributed):
 
     def theory_step(self) -> float:
         """min(1/(81 L_max), r/(15 mu n))/(local_steps server_step)."""
-        c = self.constants
+        c = self._if_convex()
         longest = min(1.0 / (81.0 * c.L_max), self._share() / (15.0 * c.mu) if c.mu else math.inf)
         return longest / (self.local_steps * self.server_step)
 
@@ -207,7 +207,7 @@ class Scaffold(Distributed):
     def rate(self) -> float:
         """The proven factor of Phi per step."""
         t = self.local_steps * self.server_step * self.gamma
-        return max(1.0 - 0.5 * t * self.constants.mu, 1.0 - self._share() / 30.0)
+        return max(1.0 - 0.5 * t * self._if_convex().mu, 1.0 - self._share() / 30.0)
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
         """Phi of the theorem; None without x_star."""

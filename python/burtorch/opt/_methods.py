@@ -152,6 +152,7 @@ class SGD(Method):
 
     def theory_step(self) -> float:
         """1/(2 Lt), or with `eps` min(1/(2 Lt), eps mu/(4 s2))."""
+        self._if_convex()
         step = 0.5 / self.expected_smoothness()
         if self.eps is None:
             return step
@@ -207,11 +208,11 @@ class LSVRG(Method):
         """1/(6 max L_i/(n q_i)), which is 1/(6 L_max) except with `Importance`."""
         if not isinstance(self.sampling, (Full, Nice, WithReplacement, Importance)):
             raise ValueError(f"the theory of LSVRG does not cover {self.sampling!r}; give a number as step")
-        return 1.0 / (6.0 * float((self.constants.L_i / share_of(self.sampling, self.problem.n)).max()))
+        return 1.0 / (6.0 * float((self._if_convex().L_i / share_of(self.sampling, self.problem.n)).max()))
 
     def rate(self) -> float:
         """The proven factor of Phi per step."""
-        return max(1.0 - self.gamma * self.constants.mu, 1.0 - self.p / 2.0)
+        return max(1.0 - self.gamma * self._if_convex().mu, 1.0 - self.p / 2.0)
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
         """Phi of the theorem; None without x_star."""
@@ -256,11 +257,11 @@ class SAGA(Method):
 
     def theory_step(self) -> float:
         """1/(6 L_max)."""
-        return 1.0 / (6.0 * self.constants.L_max)
+        return 1.0 / (6.0 * self._if_convex().L_max)
 
     def rate(self) -> float:
         """The proven factor of Phi per step."""
-        return max(1.0 - self.gamma * self.constants.mu, 1.0 - 0.5 / self.problem.n)
+        return max(1.0 - self.gamma * self._if_convex().mu, 1.0 - 0.5 / self.problem.n)
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
         """Phi of the theorem; None without x_star."""

@@ -10,6 +10,8 @@ from burtorch.opt._arguments import not_negative
 from burtorch.opt._clients import divided
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -164,7 +166,9 @@ def smoothness(problem: Problem, clients: Clients = None) -> Smoothness:
             low = _least(hessian, problem.n)
             moment = (rows * squares[:, None]).T @ rows / problem.n
             pm, pm_name = max(_largest(moment - hessian @ hessian), 0.0) ** 0.5, "eigenvalues"
-    mu, mu_min = max(low - bend * top / curvature + dent, 0.0), max(dent - bend * float(squares.max()), 0.0)
+    # Of one number, each term of least squares has a curvature of its own.
+    least = float(squares.min()) if problem.kind == "squares" and d == 1 else -bend * float(squares.max())
+    mu, mu_min = max(low - bend * top / curvature + dent, 0.0), max(dent + least, 0.0)
     bound = {"L": name, "L_pm": pm_name}
     return Smoothness(top + shift, curvature * squares + shift, pm, mu, mu_min, bound)
 
@@ -189,6 +193,32 @@ def _low(problem: FiniteSum, c: Smoothness) -> float:
     if c.mu > 0.0:
         return c.mu
     return _dent(problem) - DENTS.get(problem.kind, 0.0) * (c.L - _shift(problem))
+
+
+def _is_convex(problem: FiniteSum, constants: Callable[[], Smoothness], of: str) -> bool:
+    """Whether all f_i, or f, are known to be convex, or nothing is known of them, as of functions."""
+    parts = problem._children if problem.kind == "clients" else [problem]
+    bent = [part for part in parts if part.kind in CURVATURE and (part.kind in DENTS or _dent(part) < 0.0)]
+    if not bent:
+        return True
+    c = constants()
+    if (c.mu if of == "f" else c.mu_min) > 0.0:
+        return True
+    if problem.kind == "clients":
+        least = min(_low(part, smoothness(part)) for part in bent)
+    else:
+        least = _dent(problem) - DENTS.get(problem.kind, 0.0) * ((c.L if of == "f" else c.L_max) - _shift(problem))
+    return least >= -1e-12 * c.L_max
+
+
+def check_convex(method: str, problem: FiniteSum, constants: Callable[[], Smoothness], of: str = "f_i") -> None:
+    """Raises ValueError if the theorem of a method needs convex f_i, or f, and those of the problem may not be."""
+    if not _is_convex(problem, constants, of):
+        raise ValueError(
+            f"the theory of {method} does not cover this problem: it needs convex {of}, and the robust loss and "
+            "nonconvex > 0 are convex only with enough l2; give a number as step, or use a method whose theorem needs "
+            "no convexity: GD, PAGE, MARINA, EF21, DASHA or their variants, Rennala, Ringmaster, MindFlayer"
+        )
 
 
 def _of_clients(
