@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,3 +40,29 @@ def test_any_file_gives_clean_words_or_a_value_error(tmp_path_factory, content):
 def test_a_missing_file_is_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         data.read_words(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [(b"\xff\xfe\x00", "line 1 contains a NUL byte"), (b"a\nb\xff", r"line 2 is not UTF-8 \(byte 0xff\)")],
+)
+def test_an_error_expects_words_only_of_a_file_of_words(tmp_path, content, found):
+    path = tmp_path / "any"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"^{found}.* expected UTF-8 text$"):
+        data.read_text(path)
+    with pytest.raises(ValueError, match=f"^{found}.* expected UTF-8 text with one word per line$"):
+        data.read_words(path)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="the device does not exist here")
+@pytest.mark.parametrize("read", [data.read_text, data.read_words])
+def test_an_endless_device_is_refused_at_once(read):
+    with pytest.raises(ValueError, match="NUL"):
+        read("/dev/zero")
+
+
+def test_text_longer_than_the_first_look_is_whole(tmp_path):
+    text = "to be, or not\n" * 10_000
+    (tmp_path / "play").write_text(text, encoding="utf-8")
+    assert data.read_text(tmp_path / "play") == text

@@ -214,3 +214,33 @@ def test_bad_divisions():
         with pytest.raises(ValueError):
             call()
     assert bt.opt.split is opt.split
+
+
+def test_labels_paths_and_dtypes_of_several_kinds(tmp_path):
+    path = tmp_path / "two"
+    path.write_text("3 1:1\n7 4:1\n")
+    for labels in ((3, 7), [3, 7], np.array([3.0, 7.0]), (np.float32(3), 7)):
+        assert opt.load_libsvm(path, labels=labels)[1].tolist() == [-1.0, 1.0]
+    for wrong in ((3,), (3, 7, 8), 3.0, [[3, 7]], []):
+        with pytest.raises(ValueError, match="labels must be two, the negative one first, found the shape"):
+            opt.load_libsvm(path, labels=wrong)
+    for wrong in ("37", (None, 7), ("3", "7")):
+        with pytest.raises(TypeError, match="labels must be numbers, found"):
+            opt.load_libsvm(path, labels=wrong)
+    for given in (path, str(path), bytes(path)):
+        assert opt.load_libsvm(given)[0].shape == (2, 4)
+    with pytest.raises(TypeError, match=r"expected str, bytes or os.PathLike object, not int"):
+        opt.load_libsvm(3)
+    makers = (
+        lambda dtype: opt.load_libsvm(path, dtype=dtype),
+        lambda dtype: opt.make_least_squares(3, 2, dtype=dtype),
+        lambda dtype: opt.make_logistic(3, 2, density=0.5, dtype=dtype),
+    )
+    for make in makers:
+        for name in ("float32", "float64"):
+            for dtype in (name, np.dtype(name), getattr(np, name)):
+                features, labels = make(dtype)
+                assert getattr(features, "values", features).dtype == labels.dtype == name
+        for wrong in ("float16", np.float16, int):
+            with pytest.raises(ValueError, match="float64"):
+                make(wrong)

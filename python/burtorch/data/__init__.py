@@ -44,11 +44,8 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
         ValueError: the file is binary or not UTF-8, contains a control character or no words, or has a line
             of more than ``MAX_WORD_LENGTH`` characters.
     """
-    with open(path, "rb") as file:
-        content = file.read(_SNIFFED_BYTES)
-        if b"\0" not in content:  # a device such as /dev/zero never ends
-            content += file.read()
-    lines = [line.strip() for line in _decoded(content).split("\n")]
+    content = _decoded(_content(path), "UTF-8 text with one word per line")
+    lines = [line.strip() for line in content.split("\n")]
     for number, line in enumerate(lines, start=1):
         if len(line) > MAX_WORD_LENGTH or not line.isprintable():
             _check(number, line)
@@ -74,26 +71,31 @@ def read_text(path: str | os.PathLike[str]) -> str:
         ...     read_text(path)
         'to be,\\nor not\\n'
     """
-    with open(path, "rb") as file:
-        text = _decoded(file.read()).replace("\r\n", "\n").replace("\r", "\n")
+    text = _decoded(_content(path), "UTF-8 text").replace("\r\n", "\n").replace("\r", "\n")
     if not text:
         raise ValueError("no text: the file is empty")
     return text
 
 
-def _decoded(content: bytes) -> str:
+def _content(path: str | os.PathLike[str]) -> bytes:
+    with open(path, "rb") as file:
+        content = file.read(_SNIFFED_BYTES)
+        if b"\0" not in content:  # a device such as /dev/zero never ends
+            content += file.read()
+    return content
+
+
+def _decoded(content: bytes, expected: str) -> str:
     nul = content.find(b"\0")
     if nul >= 0:
         line = content.count(b"\n", 0, nul) + 1
-        raise ValueError(f"line {line} contains a NUL byte, so this is not text: expected one word per line")
+        raise ValueError(f"line {line} contains a NUL byte, so this is not text: expected {expected}")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         byte = error.object[error.start]
-        raise ValueError(
-            f"line {line} is not UTF-8 (byte 0x{byte:02x}): expected UTF-8 text with one word per line"
-        ) from None
+        raise ValueError(f"line {line} is not UTF-8 (byte 0x{byte:02x}): expected {expected}") from None
 
 
 def _check(number: int, line: str) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from burtorch import _core
-from burtorch.opt._arguments import whole
+from burtorch.opt._arguments import numbers, whole
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from os import PathLike
 
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
+
+    Float = Literal["float64", "float32"] | np.dtype[Any] | type[np.float64] | type[np.float32]
 
 
 class Rows(NamedTuple):
@@ -46,18 +50,25 @@ class Rows(NamedTuple):
         return importlib.import_module("scipy.sparse").csr_array((self.values, self.columns, self.starts), self.shape)
 
 
+def _name(dtype: Float) -> str:
+    """The name of a dtype."""
+    import numpy as np
+
+    return dtype if isinstance(dtype, str) else np.dtype(dtype).name
+
+
 def _samples(found: tuple[Any, Any]) -> tuple[Any, NDArray[Any]]:
     features, labels = found
     return (Rows(*features) if isinstance(features, tuple) else features), labels
 
 
 def load_libsvm(
-    path: str | PathLike[str],
+    path: str | bytes | PathLike[str] | PathLike[bytes],
     *,
     n_features: int | None = None,
-    labels: tuple[float, float] | None = None,
+    labels: Sequence[float] | None = None,
     dense: bool = False,
-    dtype: Literal["float64", "float32"] = "float64",
+    dtype: Float = "float64",
     zero_based: bool = False,
 ) -> tuple[Any, NDArray[Any]]:
     """Read a file in LIBSVM format, as text, gzip or bzip2.
@@ -67,7 +78,7 @@ def load_libsvm(
         n_features: columns; by default the largest index of the file. A test set may lack the last ones.
         labels: the label that becomes -1 and the one that becomes 1; by default labels are unchanged.
         dense: whether to return a matrix instead of `Rows`.
-        dtype: of features and labels.
+        dtype: of features and labels: "float64", "float32", or a dtype of NumPy.
         zero_based: whether the first feature has index 0.
 
     Returns (features, labels). The file is read in chunks; memory is needed only for its content. A `qid:` after the
@@ -88,7 +99,11 @@ def load_libsvm(
         >>> labels.tolist(), features.toarray().tolist()
         ([-1.0, 1.0], [[0.5, 0.0, 2.0], [0.0, 1.0, 0.0]])
     """
-    return _samples(_core.read_samples(path, n_features, labels, dense, dtype, zero_based))
+    pair = None if labels is None else numbers(labels, "labels")
+    if pair is not None and pair.shape != (2,):
+        raise ValueError(f"labels must be two, the negative one first, found the shape {pair.shape}")
+    two = None if pair is None else (float(pair[0]), float(pair[1]))
+    return _samples(_core.read_samples(os.fsdecode(path), n_features, two, dense, _name(dtype), zero_based))
 
 
 def make_least_squares(
@@ -99,7 +114,7 @@ def make_least_squares(
     density: float = 1.0,
     noise: float = 0.0,
     seed: int = 0,
-    dtype: Literal["float64", "float32"] = "float64",
+    dtype: Float = "float64",
 ) -> tuple[Any, NDArray[Any]]:
     """Generate `n` samples of `d` features and the targets of a linear model.
 
@@ -110,11 +125,11 @@ def make_least_squares(
         density: the probability that an entry is not zero; below 1 the features are `Rows`.
         noise: the standard deviation of the noise of targets, whose signal has variance 1.
         seed: determines all numbers. A longer problem begins with the samples of a shorter one.
-        dtype: of features and targets.
+        dtype: of features and targets, as for `load_libsvm`.
 
     Returns (features, targets). Raises ValueError for numbers out of range.
     """
-    return _samples(_core.draw_samples("linear", n, d, condition, density, noise, seed, density == 1, dtype))
+    return _samples(_core.draw_samples("linear", n, d, condition, density, noise, seed, density == 1, _name(dtype)))
 
 
 def make_logistic(
@@ -124,7 +139,7 @@ def make_logistic(
     condition: float = 1.0,
     density: float = 1.0,
     seed: int = 0,
-    dtype: Literal["float64", "float32"] = "float64",
+    dtype: Float = "float64",
 ) -> tuple[Any, NDArray[Any]]:
     """Generate `n` samples of `d` features and labels of -1 and 1 of a logistic model.
 
@@ -136,7 +151,7 @@ def make_logistic(
         >>> features.shape, sorted(set(labels.tolist()))
         ((1000, 20), [-1.0, 1.0])
     """
-    return _samples(_core.draw_samples("logistic", n, d, condition, density, 0.0, seed, density == 1, dtype))
+    return _samples(_core.draw_samples("logistic", n, d, condition, density, 0.0, seed, density == 1, _name(dtype)))
 
 
 def split(
