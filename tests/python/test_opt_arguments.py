@@ -182,10 +182,8 @@ def test_numbers_of_another_kind_are_named(name):
     for wrong in ("a", "1", b"1", [0.5], np.array([0.5]), {}, 1j):
         with pytest.raises(TypeError, match=f"^{what} must be a number, found {type(wrong).__name__}"):
             NUMBERS[name](wrong)
-    for wrong in (float("nan"), -1.0):
+    for wrong in (float("nan"),) if what == "f_star" else (float("nan"), -1.0):
         with pytest.raises(ValueError, match=what):
-            if what == "f_star" and wrong == -1.0:
-                pytest.skip("any finite number may be the least value")
             NUMBERS[name](wrong)
     with pytest.raises(ValueError, match=f"{what} is too large for a float"):
         NUMBERS[name](10**400)
@@ -230,6 +228,8 @@ TEXTS = {
     r"row and one column, found no column": lambda: opt.logistic_regression(
         opt.Rows(np.zeros(3, int), np.zeros(0, int), np.zeros(0), (2, 0)), [1, -1]
     ),
+    r"the sum of weights must be finite, found inf; scale them": lambda: opt.Importance(2, [1e308, 1e308]),
+    r"mu must be at most 1/step, which is 1, found 10": lambda: opt.AGD(problem(), mu=10.0, step=1.0),
     r"the seconds of workers must be finite and above 0": lambda: opt.Delays([1.0, np.nan]),
 }
 
@@ -330,3 +330,30 @@ def test_rules_keep_their_own_weights():
     weights[0] = 1e9
     assert [rule.batch(N, round=k)[0].tolist() for k in range(5)] == batches
     assert repr(rule) == text
+
+
+RARE = {"LSVRG", "LKatyusha", "PAGE", "MARINA", "VRMARINA", "PPMARINA", "Scaffnew"}
+
+
+@pytest.mark.parametrize("name", [*METHODS, "LSVRG", "LKatyusha", "SAGA"])
+def test_choices_that_a_step_does_not_make_are_refused(name):
+    method = METHODS.get(name, getattr(opt, name))(problem())
+    if name in RARE:
+        method.step(coin=True)
+        assert method.drawn()[1] is True
+    else:
+        with pytest.raises(ValueError, match=f"{name} has no rare event: leave out coin="):
+            method.step(coin=False)
+    n = len(method.clients or ()) or 1
+    if hasattr(method, "compressor"):
+        method.step(compression=[[0.5] * D] * n)
+    else:
+        with pytest.raises(ValueError, match=f"{name} has no compressor: leave out compression="):
+            method.step(compression=[[0.5] * D] * n)
+
+
+def test_agd_takes_the_largest_mu_and_the_step_of_theory():
+    f = problem()
+    smooth = opt.smoothness(f).L
+    assert opt.AGD(f, mu=smooth, step=1.0 / smooth).run(3)[-1].step == opt.AGD(f, mu=smooth).run(3)[-1].step == 3
+    assert opt.AGD(f, step="theory*4").gamma == 4.0 / smooth

@@ -26,7 +26,8 @@ class AGD(Method):
 
     Args:
         problem: a FiniteSum.
-        mu: the strong convexity of f, at most L: by default that of `smoothness`; 0 for convex f.
+        mu: the strong convexity of f, at most L, and at most 1/step for a number as step: by default that of
+            `smoothness`; 0 for convex f.
         others: see `Method`.
 
     Theorem (Nesterov 2018, "Lectures on convex optimization", Section 2.2; Beck and Teboulle 2009), with y = x + s (z -
@@ -54,13 +55,21 @@ class AGD(Method):
         constants: Smoothness | None = None,
         **more: Any,
     ) -> None:
+        is_given = mu is not None
         if mu is None:
             constants = smoothness(problem) if constants is None else constants
             mu = constants.mu
         self.mu = not_negative(mu, "mu")
         if constants is not None:
             at_most(mu, constants.L)
-        super().__init__(problem, x0, mu=mu, constants=constants, **more)
+        super().__init__(problem, x0, mu=self.mu, constants=constants, **more)
+        if (
+            is_given
+            and self._gamma is not None
+            and not isinstance(self._step, str)
+            and self.mu * self._gamma > 1.0 + 1e-9
+        ):
+            raise ValueError(f"mu must be at most 1/step, which is {1.0 / self._gamma:g}, found {mu}")
 
     def theory_step(self) -> float:
         """1/L."""

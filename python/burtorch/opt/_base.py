@@ -322,6 +322,12 @@ class Method:
             stop, deadline: a token and seconds from now that end it with a StoppedError. It is then not taken, and
                 the next one is the same. The record is made without them.
         """
+        for name, value, of, what in (
+            ("coin", coin, "p", "rare event"),
+            ("compression", compression, "compressor", "compressor"),
+        ):
+            if value is not None and not hasattr(self, of):
+                raise ValueError(f"{type(self).__name__} has no {what}: leave out {name}=")
         with self._alone:
             gamma, start = self._gammas(1)[0], time.perf_counter()
             try:

@@ -116,7 +116,11 @@ class Importance(Sampling):
     def __init__(self, size: int, weights: ArrayLike) -> None:
         import numpy as np
 
-        numbers(weights, "weights")
+        each = numbers(weights, "weights")
+        with np.errstate(over="ignore"):
+            total = each.sum()
+        if np.isfinite(each).all() and not np.isfinite(total):
+            raise ValueError(f"the sum of weights must be finite, found {total}; scale them")
         # A copy, because the caller may reuse the array.
         self.rule = ("importance", _at_least_1(size), np.array(weights))
         self.batch(max(1, self.rule[2].size))
