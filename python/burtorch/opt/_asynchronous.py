@@ -50,8 +50,9 @@ class Rennala(_Asynchronous):
         others: see `Method`.
 
     Theorem (Tyurin and Richtarik 2023, "Optimal time complexities of parallel stochastic optimization methods"): steps
-    are those of SGD with `gathered` batches, so "theory" is 1/(2 L), f may be non-convex, and the time to a
-    gradient of norm eps is optimal for gathered = max(1, sigma^2/eps^2). Memory: a few numbers per worker.
+    are those of SGD with `gathered` batches, so "theory" is 1/(2 L), f may be non-convex, and the time to a gradient of
+    norm eps is optimal for gathered = max(1, sigma^2/eps^2). It covers no proximal term. Memory: a few numbers per
+    worker.
 
     Example:
         >>> import burtorch as bt
@@ -72,6 +73,7 @@ class Rennala(_Asynchronous):
 
     def theory_step(self) -> float:
         """1/(2 L)."""
+        self._without_prox("Rennala")
         return 0.5 / self.constants.L
 
 
@@ -88,7 +90,7 @@ class Ringmaster(_Asynchronous):
 
     Theorem (Maranjyan, Tyurin and Richtarik 2025, "Ringmaster ASGD", Theorem 4.1): for step = min(1/(2 R L), eps/(4 L
     sigma^2)) with R = max_delay, which is optimal at max(1, sigma^2/eps), the mean of E |grad f|^2 falls below eps;
-    "theory" is the first of the two. f may be non-convex. Memory: d per worker.
+    "theory" is the first of the two. f may be non-convex. It covers no proximal term. Memory: d per worker.
 
     Example:
         >>> import burtorch as bt
@@ -109,6 +111,7 @@ class Ringmaster(_Asynchronous):
 
     def theory_step(self) -> float:
         """1/(2 max_delay L)."""
+        self._without_prox("Ringmaster")
         return 0.5 / (self.max_delay * self.constants.L)
 
 
@@ -136,7 +139,7 @@ class MindFlayer(_Asynchronous):
     number N of gradients in time has the variance Var N = sum p_i (1 - p_i) trials[i]. Without the noise of batches
     E |g|^2 = (1 + V) |grad f(x)|^2 for V = Var N/B^2, so E f(x+) <= f(x) - (step/2) |grad f(x)|^2 for steps of at most
     1/(L (1 + V)); f may be non-convex. "theory" is the paper's 1/(2 L) if V <= 1, which B >= 1 implies, and otherwise
-    1/(L (1 + V)); an accuracy below the noise of batches needs smaller steps. Memory: d.
+    1/(L (1 + V)); an accuracy below the noise of batches needs smaller steps. It covers no proximal term. Memory: d.
 
     Example:
         >>> import burtorch as bt
@@ -174,6 +177,7 @@ class MindFlayer(_Asynchronous):
 
     def theory_step(self) -> float:
         """1/(2 L), or 1/(L (1 + Var N/B^2)) if this is less."""
+        self._without_prox("MindFlayer")
         return 1.0 / (max(2.0, 1.0 + self._variance / self.expected**2) * self.constants.L)
 
 

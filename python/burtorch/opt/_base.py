@@ -188,6 +188,12 @@ class Method:
         check_convex(type(self).__name__, self.problem, lambda: self.constants, of)
         return self.constants
 
+    def _without_prox(self, theorem: str) -> None:
+        """Raises ValueError for a proximal term, which a theorem does not cover."""
+        if not isinstance(self.prox, Zero):
+            found = f"the proximal term {self.prox!r}"
+            raise ValueError(f"the theory of {theorem} does not cover {found}; give a number as step")
+
     def theory_step(self) -> float:
         """The largest step size of the method's theorem."""
         raise NotImplementedError

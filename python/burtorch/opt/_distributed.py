@@ -276,9 +276,9 @@ class MARINA(_Compressed):
 
     Theorem (Gorbunov, Burlachenko, Li and Richtarik 2021; unbiased C): with K = (1 - p) omega/(p n), step = 1/(L +
     sqrt(K) L_plus) and Phi = f(x) - f* + step/(2p) |g - grad f(x)|^2, E Phi+ <= Phi - (step/2) |grad f(x)|^2; f need
-    not be convex. With PermK (Szlendak, Tyurin and Richtarik 2021) K = (1 - p)/p and L_pm replaces L_plus.
-    With pl, step = min(1/(L + sqrt(2K) L_plus), p/(2 mu)), the weight is step/p, and E Phi+ <= (1 - step mu) Phi.
-    Memory: none of clients.
+    not be convex. With a proximal term E Phi+ <= Phi, as for `PAGE`. With PermK (Szlendak, Tyurin and Richtarik 2021) K
+    = (1 - p)/p and L_pm replaces L_plus. With pl, step = min(1/(L + sqrt(2K) L_plus), p/(2 mu)), the weight is step/p,
+    and E Phi+ <= (1 - step mu) Phi, without a proximal term. Memory: none of clients.
 
     Example:
         >>> import burtorch as bt
@@ -322,6 +322,7 @@ class MARINA(_Compressed):
         K = (1.0 - self.p) / self.p * share
         if not self.pl:
             return page_step(c.L, spread, K)
+        self._without_prox(f"{type(self).__name__} with pl")
         return min(page_step(c.L, spread, 2.0 * K), self.p / (2.0 * c.mu) if c.mu else math.inf)
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
@@ -349,9 +350,9 @@ class EF21(_Compressed):
     Theorem (Richtarik, Sokolov and Fatkhullin 2021; with L_AM, the mean of L_i, Richtarik, Gasanov and Burlachenko
     2024; contractive C): with s = sqrt(1 - alpha), theta = 1 - s, beta = (1 - alpha)/(1 - s), step = 1/(L + L_AM
     sqrt(beta/theta)), G = mean (L_AM/L_i) |g_i - grad f_i(x)|^2 and Phi = f(x) - f* + step/(2 theta) G, E Phi+ <= Phi -
-    (step/2) |grad f(x)|^2; f need not be convex. For TopK this holds in every step, without the expectation. With pl,
-    step = min(1/(L + L_AM sqrt(2 beta/theta)), theta/(2 mu)), the weight is step/theta, and E Phi+ <= (1 - step mu)
-    Phi. Memory: d for each client.
+    (step/2) |grad f(x)|^2; f need not be convex. With a proximal term E Phi+ <= Phi, as for `PAGE`. For TopK this holds
+    in every step, without the expectation. With pl, step = min(1/(L + L_AM sqrt(2 beta/theta)), theta/(2 mu)), the
+    weight is step/theta, and E Phi+ <= (1 - step mu) Phi, without a proximal term. Memory: d for each client.
 
     Example:
         >>> import burtorch as bt
@@ -378,6 +379,7 @@ class EF21(_Compressed):
         c, (theta, beta) = self.constants, self.theta_beta()
         if not self.pl:
             return 1.0 / (c.L + c.L_AM * math.sqrt(beta / theta))
+        self._without_prox(f"{type(self).__name__} with pl")
         return min(1.0 / (c.L + c.L_AM * math.sqrt(2.0 * beta / theta)), theta / (2.0 * c.mu) if c.mu else math.inf)
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:

@@ -84,12 +84,12 @@ class EF21SGDM(_Compressed):
         others: see `Distributed`.
 
     Theorem (Fatkhullin, Tyurin and Richtarik 2023, "Momentum provably improves error feedback!", Theorem 3, with the
-    constants of its proof; contractive C): with theta and beta as for `EF21`, m = momentum, Q = 2
-    (beta/theta) (m^2 + (1 - m)^2) L_plus^2 + ((1 - m)/m)^2 L^2, step = 1/(L + sqrt(2 Q)) and Phi = f(x) - f* +
-    (step/theta) mean |g_i - v_i|^2 + 2 step (beta m/theta) mean |v_i - grad f_i(x)|^2 + (step/m) |mean v_i - grad
-    f(x)|^2, E Phi+ <= Phi - (step/2) |grad f(x)|^2 + step m^2 ((1 - alpha)/theta + 2 beta m/theta + 1/(m n)) s2, with
-    s2 the mean variance of the clients' batches at x+; f need not be convex. With momentum = 1 and all samples it is
-    EF21, bit for bit. Memory: 2 d for each client.
+    constants of its proof; contractive C): with theta and beta as for `EF21`, m = momentum, Q = 2 (beta/theta) (m^2 +
+    (1 - m)^2) L_plus^2 + ((1 - m)/m)^2 L^2, step = 1/(L + sqrt(2 Q)) and Phi = f(x) - f* + (step/theta) mean |g_i -
+    v_i|^2 + 2 step (beta m/theta) mean |v_i - grad f_i(x)|^2 + (step/m) |mean v_i - grad f(x)|^2, E Phi+ <= Phi -
+    (step/2) |grad f(x)|^2 + step m^2 ((1 - alpha)/theta + 2 beta m/theta + 1/(m n)) s2, with s2 the mean variance of
+    the clients' batches at x+; f need not be convex. With a proximal term the same holds without (step/2) |grad
+    f(x)|^2, as for `PAGE`. With momentum = 1 and all samples it is EF21, bit for bit. Memory: 2 d for each client.
 
     Example:
         >>> import burtorch as bt
@@ -193,9 +193,9 @@ class EF21BC(EF21):
     sqrt(beta_C/theta_C), v = k sqrt(beta_D/theta_D), k = 1 for TopK and otherwise 1 + sqrt(1 - alpha_C), step = 1/(L +
     L_AM ((1 + u)(1 + v) - 1)), G = mean (L_AM/L_i) |g_i - grad f_i(x)|^2 and Phi = f(x) - f* + step/(2 theta_C) (1 + v)
     (1 + v + v/u) G + step/(2 theta_D) (1 + u/(v (1 + u))) |g - mean g_i|^2, E Phi+ <= Phi - (step/2) |grad f(x)|^2; f
-    need not be convex. With pl, u and v are sqrt(2) times as large, the step is at most min(theta_C, theta_D)/(2 mu),
-    both weights are doubled, and E Phi+ <= (1 - step mu) Phi. With D the identity it is EF21. Memory: d for each
-    client.
+    need not be convex. With a proximal term E Phi+ <= Phi, as for `PAGE`. With pl and no proximal term, u and v are
+    sqrt(2) times as large, the step is at most min(theta_C, theta_D)/(2 mu), both weights are doubled, and E Phi+ <= (1
+    - step mu) Phi. With D the identity it is EF21. Memory: d for each client.
 
     Example:
         >>> import burtorch as bt
@@ -224,6 +224,8 @@ class EF21BC(EF21):
 
     def theory_step(self) -> float:
         """1/(L + L_AM ((1 + u)(1 + v) - 1)), or with `pl` at most min(theta_C, theta_D)/(2 mu)."""
+        if self.pl:
+            self._without_prox("EF21BC with pl")
         c, (u, v) = self.constants, self._u_v()
         step = 1.0 / (c.L + c.L_AM * ((1.0 + u) * (1.0 + v) - 1.0))
         theta = min(self.theta_beta()[0], self._down[0])
@@ -256,7 +258,7 @@ class DASHA(_Compressed):
     Theorem (Tyurin and Richtarik 2023, "DASHA", Theorem 6.1 with the constants of its proof, for any initial g_i;
     unbiased C): for a <= 1/(2 omega + 1), step = 1/(L + sqrt(2 omega (2 omega + 1/a)/n) L_plus) and Phi = f(x) - f* +
     step/(2 a) |g - grad f(x)|^2 + (step omega/n) mean |g_i - grad f_i(x)|^2, E Phi+ <= Phi - (step/2) |grad f(x)|^2; f
-    need not be convex. Memory: 2 d for each client.
+    need not be convex. With a proximal term E Phi+ <= Phi, as for `PAGE`. Memory: 2 d for each client.
 
     Example:
         >>> import burtorch as bt

@@ -284,9 +284,10 @@ class PAGE(Method):
 
     Theorem (Li, Bao, Zhang and Richtarik 2021; any sampling: Tyurin, Sun, Burlachenko and Richtarik 2022): with K = (1
     - p)/p A, step = 1/(L + sqrt(K) L_pm) and Phi = f(x) - f* + step/(2p) |g - grad f(x)|^2, E Phi+ <= Phi - (step/2)
-    |grad f(x)|^2; f need not be convex. For Nice(tau) A = (n - tau)/(tau (n - 1)); if A and B differ, K L_pm^2 is (1
-    - p)/p ((A - B) L_plus^2 + B L_pm^2). With pl, step = min(1/(L + sqrt(2K) L_pm), p/(2 mu)), the weight is step/p,
-    and E Phi+ <= (1 - step mu) Phi. Memory: 3 d.
+    |grad f(x)|^2; f need not be convex. With a proximal term E Phi+ <= Phi, for f + R in place of f and the same step:
+    the proof is the same but for R(x+) <= R(x) - g (x+ - x) - |x+ - x|^2/step. For Nice(tau) A = (n - tau)/(tau (n -
+    1)); if A and B differ, K L_pm^2 is (1 - p)/p ((A - B) L_plus^2 + B L_pm^2). With pl, step = min(1/(L + sqrt(2K)
+    L_pm), p/(2 mu)), the weight is step/p, and E Phi+ <= (1 - step mu) Phi, without a proximal term. Memory: 3 d.
 
     Example:
         >>> import burtorch as bt
@@ -326,6 +327,7 @@ class PAGE(Method):
         K = (1.0 - self.p) / self.p
         if not self.pl:
             return page_step(c.L, spread, K)
+        self._without_prox("PAGE with pl")
         return min(page_step(c.L, spread, 2.0 * K), self.p / (2.0 * c.mu) if c.mu else float("inf"))
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
