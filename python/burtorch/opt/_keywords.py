@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from burtorch import _core
@@ -26,7 +27,8 @@ _KINDS: dict[str, tuple[type, str]] = {
 }
 
 
-def _parameters(method: type) -> tuple[set[str], set[str]]:
+@lru_cache
+def _parameters(method: type) -> tuple[frozenset[str], frozenset[str]]:
     """The names that the constructors of a method take, and those that may be None."""
     taken, optional = {"engine"}, set[str]()
     for base in method.__mro__[:-1]:
@@ -36,7 +38,7 @@ def _parameters(method: type) -> tuple[set[str], set[str]]:
             named = [part for part in own if part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)]
             taken |= {part.name for part in named}
             optional |= {part.name for part in named if part.default is None}
-    return taken, optional
+    return frozenset(taken), frozenset(optional)
 
 
 def check_kinds(method: type, given: dict[str, Any], *, with_clients: bool) -> None:
