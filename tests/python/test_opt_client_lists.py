@@ -215,3 +215,17 @@ def test_points_and_gradients_of_a_function_are_read_from_any_memory():
         np.testing.assert_array_equal(seen, [numbers])
     whole = opt.FiniteSum(lambda x, samples: (0.0, np.array([1, 2], np.int16)), 1, 2)
     assert whole.grad(np.array([1.5, 2.5], np.float32)).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("name", ["GD", "AGD", "SGD", "LSVRG", "SAGA", "PAGE", "LKatyusha"])
+def test_methods_of_samples_need_a_step_for_clients_with_different_problems(name):
+    """Their f is the mean over samples, and the constants of such a problem are those of its clients."""
+    f, make = opt.FedAvg(mixed(), step=0.1).problem, getattr(opt, name)
+    more = {"mu": 1e-3} if name in ("AGD", "LKatyusha") else {}
+    found = f"constants have 3 L_i, expected {f.n}, one for each of the samples"
+    with pytest.raises(ValueError, match=f"constants of the samples of different problems are unknown|{found}"):
+        make(f, **more)
+    with pytest.raises(ValueError, match=found):
+        make(f, constants=opt.smoothness(f), **more)
+    more |= {"theta": 0.1} if name == "LKatyusha" else {}
+    assert make(f, step=1e-3, **more).run(2)[-1].step == 2

@@ -166,12 +166,7 @@ class Method:
         """The constants, after a check that they fit this problem."""
         if constants is None:
             return None
-        if self.clients is not None:
-            n, what = len(self.clients), "clients"
-        elif self.problem.kind == "clients":
-            n, what = len(self.problem._children), "clients"
-        else:
-            n, what = self.problem.n, "samples"
+        n, what = (self.problem.n, "samples") if self.clients is None else (len(self.clients), "clients")
         if len(constants.L_i) != n:
             raise ValueError(f"constants have {len(constants.L_i)} L_i, expected {n}, one for each of the {what}")
         return constants
@@ -180,6 +175,8 @@ class Method:
     def constants(self) -> Smoothness:
         """The constants of the problem, or of its clients."""
         if self._constants is None:
+            if self.clients is None and self.problem.kind == "clients":
+                raise ValueError("the constants of the samples of different problems are unknown: pass a step size")
             self._constants = smoothness(self.problem, self.clients)
         return self._constants
 
@@ -453,10 +450,10 @@ class Method:
         Warns if the state is of a method with another seed, as the next draws are then not those of an uninterrupted
         run.
         """
-        found = checked_state(state, type(self).__name__, self.problem.d)
+        arrays, round, cost, seconds = checked_state(state, type(self).__name__, self.problem.d)
         with self._alone:
-            self._load(found.arrays, found.round, found.cost)
-            self.seconds = found.seconds
+            self._load(arrays, round, cost)
+            self.seconds = seconds
         if state.get("seed", self.seed) != self.seed:
             message = f"the state is of seed {state['seed']}, this method draws with seed {self.seed}"
             warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,22 +12,11 @@ COUNTED = ("oracle_calls", "bits_up", "bits_down", "wire_bytes", "rounds", "time
 """The numbers of `cost`, in this order."""
 FRACTIONS = {"bits_up", "bits_down", "time"}
 """Those that are no integers."""
-
-
 FINITE = {"x", "x_i", "points"}
 """The iterate, those of clients, and the points of workers."""
 ORDERED = {"z", "w", "t", "time", "jobs"}
 """Other points, which a step may make infinite before x, and clocks: no NaN. Estimates of gradients may be anything, as
 those of a method that diverges at its next step."""
-
-
-class State(NamedTuple):
-    """A state that may be loaded."""
-
-    arrays: dict[str, Any]
-    round: int
-    cost: tuple[Any, ...]
-    seconds: float
 
 
 def _cost(given: Any) -> tuple[Any, ...]:
@@ -49,8 +38,8 @@ def _check_numbers(part: Any, name: str) -> None:
         raise ValueError(f"{name} of the state must {'be finite' if name in FINITE else 'not be NaN'}")
 
 
-def checked_state(state: dict[str, Any], method: str, d: int) -> State:
-    """The parts of a state of this method with points of size d.
+def checked_state(state: dict[str, Any], method: str, d: int) -> tuple[dict[str, Any], int, tuple[Any, ...], float]:
+    """The arrays, round, cost and seconds of a state of this method with points of size d.
 
     Raises ValueError for a state of another method, missing parts, counts below 0, iterates that are not finite,
     and clocks that are NaN.
@@ -68,4 +57,4 @@ def checked_state(state: dict[str, Any], method: str, d: int) -> State:
     for name, part in arrays.items():
         if name in FINITE or name in ORDERED:
             _check_numbers(np.asarray(part), name)
-    return State(arrays, whole(state["round"], "the state's round", 0), _cost(state["cost"]), seconds)
+    return arrays, whole(state["round"], "the state's round", 0), _cost(state["cost"]), seconds
