@@ -37,8 +37,8 @@ class CharMLP(_core.CharMLP, Module):
     __doc__ = _core.CharMLP.__doc__
 
     def __call__(self, tokens: Any) -> Any:
-        """The logits of the symbol after ``tokens``: a Vector on the current graph; for an array with one context per row,
-        an array with one row of logits for each.
+        """The logits of the symbol after ``tokens``: a Vector on the current graph; for an array with one context per
+        row, an array with one row of logits for each.
 
         Raises IndexError for a token outside the vocabulary, ValueError for another number of tokens.
         """
@@ -78,8 +78,8 @@ class GPT(_core.GPT, Module):
     __doc__ = _core.GPT.__doc__
 
     def __call__(self, tokens: Sequence[int] | TokenIds) -> Any:
-        """The logits of the symbol after each token: Tokens on the current graph; for an array with one text per row, an array
-        of shape (texts, tokens, vocab).
+        """The logits of the symbol after each token: Tokens on the current graph; for an array with one text per row,
+        an array of shape (texts, tokens, vocab).
 
         Raises IndexError for a token outside the vocabulary, ValueError for no tokens or more than the context.
         """

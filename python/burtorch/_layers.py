@@ -257,7 +257,7 @@ def traced(module: Module, body: Callable[[Any], Any]) -> Any:
 
 
 def of_rows(module: Module, layers: Sequence[Linear], x: Any, table: Any = None) -> Any:
-    """The results of these layers of a module, applied in turn to each row of an array, or to the rows of a table that it names."""
+    """The results of these layers of a module, applied in turn to each row of an array, or to rows of a table."""
     parts = [(layer.weight, layer.bias, layer.activation) for layer in layers]
 
     def forward(x: Any) -> Any:

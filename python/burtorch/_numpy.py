@@ -167,7 +167,7 @@ def function_of_vectors(called: Any, _types: Any, operands: tuple[Any, ...], key
         names = ("ord", "axis") if name == "numpy.linalg.norm" else ("axis",)
         given = dict(zip(names, rest, strict=False)) | keywords
         axis = given.pop("axis", None)
-        is_whole = axis is None or type(axis) is int and axis in (0, -1)
+        is_whole = axis is None or (type(axis) is int and axis in (0, -1))
         if is_whole and len(rest) <= len(names) and given in ({}, {"ord": None}):
             return REDUCTIONS_OF_VECTORS[name](x)
     elif name in OF_VECTORS and not keywords:

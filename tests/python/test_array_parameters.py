@@ -213,7 +213,8 @@ def test_products_of_matrices_beside_tensors_are_arrays():
     for left, right in [(x, w), (w, y), (x, k), (y, m), (m, y), (k, x), (m, k), (k, m), (w, k)]:
         found = left @ right
         expected = of.get(id(left), left) @ of.get(id(right), right)
-        assert isinstance(found, bt.Array) and np.array_equal(found.data, expected)
+        assert isinstance(found, bt.Array)
+        assert np.array_equal(found.data, expected)
         params.zero_grad()
         (found * found).sum().backward()
         assert np.any(params.grads)
@@ -228,14 +229,20 @@ def test_indices_of_tensors_are_those_of_numpy():
         w.values[:] = np.arange(float(np.prod(shape)))
         numbers = np.asarray(w.values).reshape(shape)
         every = [0, -1, slice(None), slice(0, 2), slice(1, None), [0, 1], None, ...]
-        for index in [*itertools.product(every, repeat=2), *itertools.product(every[:6], repeat=3), (1,), (slice(1, 2),)]:
+        for index in [
+            *itertools.product(every, repeat=2),
+            *itertools.product(every[:6], repeat=3),
+            (1,),
+            (slice(1, 2),),
+        ]:
             try:
                 expected = numbers[index]
             except IndexError:
                 continue
             found = w[index]
             if isinstance(found, Tensor):
-                assert found.shape == expected.shape and list(found.values) == expected.ravel().tolist()
+                assert found.shape == expected.shape
+                assert list(found.values) == expected.ravel().tolist()
             else:
                 assert np.array_equal(found.data, expected), index
             traced = bt.function(lambda c, w=w, index=index: w[index] * c)(1.0)
@@ -248,9 +255,11 @@ def test_functions_along_an_axis_keep_the_shape_of_tensors():
     params.values[:] = np.arange(6.0)
     x = np.arange(6.0).reshape(2, 3)
     soft = np.exp(x) / np.exp(x).sum(1, keepdims=True)
-    assert np.allclose(bt.softmax(w).data, soft) and np.allclose(bt.log_softmax(w).data, np.log(soft))
+    assert np.allclose(bt.softmax(w).data, soft)
+    assert np.allclose(bt.log_softmax(w).data, np.log(soft))
     assert np.allclose(bt.softmax(w, axis=0).data, (np.exp(x) / np.exp(x).sum(0)))
     assert np.array_equal(bt.reduce_sum(w, axis=1).data, x.sum(1))
     assert np.allclose(bt.logsumexp(w, axis=1).data, np.log(np.exp(x).sum(1)))
     # Of all numbers, Values as before.
-    assert bt.reduce_sum(w).data == x.sum() and bt.reduce_max(w * w).data == 25.0
+    assert bt.reduce_sum(w).data == x.sum()
+    assert bt.reduce_max(w * w).data == 25.0

@@ -53,6 +53,7 @@ METHODS = {
     "grad": ((X,), {"argnums": 0, "wanted": None, "out": None}),
     "value_and_param_grad": ((X,), {}),
     "trace": ((X,), {}),
+    "compile": ((X,), {}),
     "vjp": ((X, 1.0), {}),
     "jvp": ((X, X), {}),
     "hvp": ((X, X), {"argnums": 0}),
@@ -208,8 +209,18 @@ def test_errors_of_the_body_are_not_taken_for_an_array():
         bt.function(lambda x: x * (1 / 0)).bind(array("d", [3.0]))()
 
 
-@pytest.mark.parametrize("body", [bt.softmax, bt.log_softmax, lambda v: bt.softmax_cross_entropy(v, 0)])
-def test_a_layer_in_a_recording_is_not_blamed_on_parameters(body):
-    f = bt.function(lambda v: bt.reduce_sum([body(v)] if isinstance(body(v), bt.Value) else body(v)))
-    with pytest.raises(bt.TraceError, match=r"must be one that works on single numbers; .*, found .*softmax"):
-        f(X)
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda v: bt.reduce_sum(bt.softmax(v) * v),
+        lambda v: bt.reduce_sum(bt.log_softmax(v) * v),
+        lambda v: bt.softmax_cross_entropy(v, 0) * 2.0,
+    ],
+)
+def test_a_layer_of_vectors_is_traced_with_arrays(body):
+    f, x = bt.function(body), bt.Vector(X)
+    expected = body(x)
+    expected.backward()
+    value, gradient = f.value_and_grad(X)
+    assert value == pytest.approx(expected.data, rel=1e-12)
+    assert list(gradient) == pytest.approx(list(x.grad), rel=1e-12, abs=1e-15)

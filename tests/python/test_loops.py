@@ -397,7 +397,6 @@ REFUSED = {
     "a question": (lambda: bt.scan(lambda c, x: (c if x > 0 else -c, None), 1.0, XS), bt.TraceError, "bt.cond"),
     "no number": (lambda: bt.scan(lambda c, x: (c, "a"), 0.0, XS), bt.TraceError, "returned str"),
     "error of a body": (lambda: bt.scan(lambda c, x: (c[3], x), (1.0,), XS), IndexError, "range"),
-    "Values": (lambda: bt.scan(lambda c, x: (c, x), bt.Graph().value(1.0), XS), bt.TraceError, "found Values"),
 }
 
 

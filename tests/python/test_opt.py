@@ -206,8 +206,21 @@ def test_nan_goes_through_every_prox(prox):
             found = prox(x, 0.5)
             assert np.isnan(found[place])
             if not isinstance(prox, (opt.Simplex, opt.L1Ball)):
-                assert np.isnan(found).sum() == 1
+                assert np.isnan(found).sum() == (5 if isinstance(prox, opt.L2Ball) else 1)
             assert np.isnan(prox(np.full(5, np.nan))).all()
+
+
+@pytest.mark.parametrize("ball", [opt.L1Ball(1.0), opt.L2Ball(1.0)], ids=repr)
+@pytest.mark.parametrize("x", [[np.inf, 1.0], [1.0, -np.inf], [np.inf, np.inf], [np.inf], [np.nan, 5.0]])
+def test_what_is_not_finite_has_no_projection_onto_a_ball(ball, x):
+    assert np.isnan(ball(x)).all()
+
+
+def test_the_loss_of_no_samples_is_refused():
+    f = opt.least_squares(np.eye(2), np.ones(2), l2=0.1)
+    with pytest.raises(ValueError, match="the loss"):
+        f.loss(np.ones(2), [])
+    assert f.grad(np.ones(2), []).tolist() == [0.0, 0.0]
 
 
 def test_divergence_is_named_behind_a_prox():

@@ -59,7 +59,8 @@ def test_each_sample_has_the_gradient_of_a_batch_of_one(name, dtype, total):
     n_calls = len(calls)
     params.grads[:] = np.arange(params.n)
     found = np.asarray(oracle.per_sample_grads(x, y))
-    assert found.dtype == dtype and found.tobytes() == np.array(alone).tobytes()
+    assert found.dtype == dtype
+    assert found.tobytes() == np.array(alone).tobytes()
     assert np.array_equal(params.grads, np.arange(params.n))
     norms = oracle.per_sample_grad_norms(x, y)
     assert np.allclose(norms, np.linalg.norm(np.array(alone, float), axis=1), rtol=1e-6)

@@ -191,7 +191,8 @@ def test_forward_mode_agrees_with_reverse_mode_where_nothing_is_chosen(mask, ste
 
     for x in points:
         traced = bt.function(f)
-        assert traced.grad(x) == 0.0 and bt.grad(f)(x) == 0.0
+        assert traced.grad(x) == 0.0
+        assert bt.grad(f)(x) == 0.0
         assert traced.jvp(x, 1.0)[1] == 0.0
         assert bt.jvp(f, (x,), (1.0,))[1] == 0.0
         assert bt.jacobian(f)(x) == 0.0

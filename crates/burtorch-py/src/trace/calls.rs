@@ -100,8 +100,8 @@ fn is_of_numpy(py: Python<'_>, error: &PyErr) -> bool {
     if error.is_instance_of::<PyTypeError>(py) && of_objects.iter().any(|part| text.contains(part)) {
         return true;
     }
-    // Such as one that reads Parameters.
-    if text.contains("an op of a traced function must be") {
+    // Such as one that reads Parameters; what differs in length may broadcast.
+    if text.contains("an op of a traced function must be") || text.contains("expects operands of equal length") {
         return true;
     }
     let missing =

@@ -157,7 +157,7 @@ impl<E: ArrayFloat> Alone<E> {
         };
         match &self.op {
             ArrayOp::Copy => of[0].walk.gather(source(0), 0, to),
-            ArrayOp::Concat(axis) => concat(of, *axis, to, |k, start, to| of[k].walk.gather(source(k), start, to)),
+            ArrayOp::Concat(axis) => joined(of, *axis, to, |k, start, to| of[k].walk.gather(source(k), start, to)),
             ArrayOp::AccumulateAt(_) => {
                 if !self.is_in_place {
                     of[0].walk.gather(source(0), 0, to);
@@ -276,7 +276,7 @@ impl<E: ArrayFloat> Alone<E> {
         let gather = |k: usize, to: &mut [i64]| of[k].walk.gather(source(k), 0, &mut to[..of[k].size()]);
         match &self.op {
             ArrayOp::Copy => of[0].walk.gather(source(0), 0, to),
-            ArrayOp::Concat(axis) => concat(of, *axis, to, |k, start, to| of[k].walk.gather(source(k), start, to)),
+            ArrayOp::Concat(axis) => joined(of, *axis, to, |k, start, to| of[k].walk.gather(source(k), start, to)),
             ArrayOp::Take { axis, batch } => {
                 take([&of[0].place.dims, &of[1].place.dims], (*axis, *batch), whole(0), whole(1), to)?
             }
@@ -377,6 +377,12 @@ fn part(dims: &Dims, slices: &[Slice]) -> Result<Walk> {
     let counts: Vec<_> = slices.iter().map(|slice| slice.count).collect();
     let part = whole.viewed(&View::Slice(slices.into()), Dims::new(&counts)?);
     Ok(Walk::new(&part.unwrap_or(whole)))
+}
+
+/// Operands joined along an axis.
+fn joined<T: Copy + Default>(of: &[Operand], axis: usize, to: &mut [T], gather: impl Fn(usize, usize, &mut [T])) {
+    let widths = of.iter().map(|x| x.place.dims[axis..].iter().product());
+    concat(widths, of[0].place.dims[..axis].iter().product(), to, gather);
 }
 
 /// `to[i] = next(position, to[i - 1], x[i])` along an axis, from `to[0] = next(position, 0, x[0])`; sums begin with x itself.

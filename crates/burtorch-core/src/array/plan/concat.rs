@@ -2,23 +2,20 @@
 //!
 //! Does not know where operands lie.
 
-use super::alone::Operand;
-
-/// Numbers of the operands in turn, for each position before the axis; `gather` writes those of an operand from one of them on.
+/// Numbers of operands of these widths in turn, for each position before the axis; `gather` writes those of an operand from one of
+/// them on.
 pub(super) fn concat<T: Copy + Default>(
-    of: &[Operand],
-    axis: usize,
+    widths: impl Iterator<Item = usize> + Clone,
+    outer: usize,
     to: &mut [T],
     gather: impl Fn(usize, usize, &mut [T]),
 ) {
-    let widths = || of.iter().map(|x| x.place.dims[axis..].iter().product::<usize>());
-    let outer = of[0].place.dims[..axis].iter().product::<usize>();
-    if outer > 1 && widths().all(|width| width <= NARROW) {
-        return concat_narrow(widths(), outer, to, gather);
+    if outer > 1 && widths.clone().all(|width| width <= NARROW) {
+        return concat_narrow(widths, outer, to, gather);
     }
     let mut rest = to;
     for o in 0..outer {
-        for (k, width) in widths().enumerate() {
+        for (k, width) in widths.clone().enumerate() {
             let (part, after) = std::mem::take(&mut rest).split_at_mut(width);
             gather(k, o * width, part);
             rest = after;
