@@ -75,8 +75,8 @@ def of_numbers(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def fmod(x: Any, y: Any) -> Any:
-    """The remainder with the sign of ``x``."""
-    return _core.array_where(x < 0, -(-x % abs(y)), x % abs(y))
+    """The remainder with the sign of ``x``, also if it is 0."""
+    return _core.array_where(signbit(x), -(-x % abs(y)), x % abs(y))
 
 
 def copysign(x: Any, y: Any) -> Any:
@@ -108,9 +108,11 @@ def power_of_2(n: Any) -> Any:
 
 
 def modf(x: Any) -> tuple[Any, Any]:
-    """The fractional and integral parts, both with the sign of ``x``."""
-    whole = trunc(x * 1.0)
-    return _core.array_where(abs(x) == math.inf, 0.0, x - whole), whole
+    """The fractional and integral parts, both with the sign of ``x``, also if they are 0."""
+    x = x * 1.0
+    whole = trunc(x)
+    rest = _core.array_where(signbit(x), -(whole - x), x - whole)
+    return _core.array_where(abs(x) == math.inf, _core.array_where(x < 0, -0.0, 0.0), rest), whole
 
 
 def matvec(x: Any, y: Any) -> Any:

@@ -194,6 +194,39 @@ def test_reductions_of_no_elements():
             run(lambda x, f=f: f(x, where=MASK), X)
 
 
+ENDS = np.array([0.0, 1.0, 6.0, 0.5, 2.5, np.inf, 5e-324, 1e300])
+ENDS = np.concatenate([ENDS, -ENDS, [np.nan]])
+UFUNCS = sorted(name for name in dir(np) if isinstance(getattr(np, name), np.ufunc))
+EXTREMES = {"fmax", "fmin", "maximum", "minimum"}
+"""Of zeros of two signs, either one is right."""
+
+
+@pytest.mark.parametrize("name", [name for name in UFUNCS if name not in EXTREMES])
+@pytest.mark.filterwarnings("ignore")
+def test_zeros_have_the_signs_of_numpy(name):
+    f = getattr(np, name)
+    given = [ENDS] if f.nin == 1 else [x.ravel() for x in np.meshgrid(*[ENDS] * f.nin)]
+    try:
+        with np.errstate(all="ignore"):
+            expected = listed(f(*given))
+        found = [listed(f(*map(bt.array, given))), listed(bt.function(lambda *x: listed(f(*x)))(*given))]
+    except (TypeError, ValueError):
+        return
+    for of_zero, at_once, traced in zip(expected, *found):
+        is_zero = (of_zero == 0) & (of_zero.dtype.kind == "f")
+        for x in (at_once.data, traced):
+            assert (np.signbit(x) == np.signbit(of_zero))[is_zero].all()
+
+
+def test_remainders_of_zeros_have_derivatives():
+    x, signs = np.array([-6.0, -0.0, 0.0, 6.0]), [-1, -1, 1, 1]
+    for f in (lambda x: np.fmod(x, 2.0), lambda x: np.fmod(x, -2.0), lambda x: np.modf(x)[0]):
+        for found in (bt.function(f)(x), f(bt.array(x)).data):
+            assert (found.tolist(), np.copysign(1, found).tolist()) == ([0.0] * 4, signs)
+        assert bt.grad(lambda x, f=f: f(x).sum())(x).tolist() == [1.0] * 4
+        assert bt.jacobian(f)(x).tolist() == np.eye(4).tolist()
+
+
 def differences(body, arrays, k):
     """The derivative of the weighted sum of a body's results with respect to its k-th array."""
 
