@@ -18,24 +18,39 @@ if TYPE_CHECKING:
 
 
 @public
-def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
+def concatenate(
+    arrays: Sequence[Any], axis: int | None = 0, out: None = None, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Any:
     """Arrays joined along an axis; for None, all their elements."""
+    if out is not None:
+        raise TypeError("Arrays are immutable and take no out=")
     if axis is None:
-        return _core.array_concatenate([ravel(x) for x in arrays], 0)
-    return _core.array_concatenate([operand(x) for x in arrays], axis)
+        arrays, axis = [ravel(x) for x in arrays], 0
+    return cast(_core.array_concatenate([operand(x) for x in arrays], axis), arrays, dtype, casting)
+
+
+def cast(joined: Any, arrays: Sequence[Any], dtype: Any, casting: Any) -> Any:
+    """Joined arrays as another type, if ``casting`` allows this for each of them."""
+    if dtype is None:
+        return joined
+    for x in map(array, arrays):
+        if not numpy.can_cast(x.dtype, dtype, casting):
+            raise TypeError(f"Cannot cast from {x.dtype} to {numpy.dtype(dtype)} according to the rule {casting!r}")
+    return joined.astype(dtype)
 
 
 @public
-def vstack(tup: Sequence[Any]) -> Any:
+def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     """Arrays one below the other."""
-    return concatenate([reshape(x, (1, -1)) if array(x).ndim < 2 else x for x in map(array, tup)], 0)
+    arrays = [reshape(x, (1, -1)) if array(x).ndim < 2 else x for x in map(array, tup)]
+    return concatenate(arrays, 0, dtype=dtype, casting=casting)
 
 
 @public
-def hstack(tup: Sequence[Any]) -> Any:
+def hstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     """Arrays side by side."""
     arrays = [array(x) if array(x).ndim else reshape(x, (1,)) for x in tup]
-    return concatenate(arrays, 0 if arrays and arrays[0].ndim == 1 else 1)
+    return concatenate(arrays, 0 if arrays and arrays[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
 @public
@@ -221,7 +236,7 @@ def diag(v: Any, k: int = 0) -> Any:
         raise ValueError("Input must be 1- or 2-d.")
     n = v.shape[0] + abs(k)
     if v.shape[0] == 0:
-        return numpy.zeros((n, n))
+        return _core.array_of(numpy.zeros((n, n), v.dtype), v)
     places = numpy.arange(n) - builtins.max(k, 0)
     return _core.array_where(numpy.eye(n, k=k, dtype=bool), v[numpy.clip(places, 0, v.shape[0] - 1)], 0)
 

@@ -173,12 +173,7 @@ def quantile(
 
     Several ``q`` give a result that begins with their shape. Gradients are like those of ``median``.
     """
-    if method not in ("linear", "lower", "higher", "nearest", "midpoint") or weights is not None:
-        raise TypeError(
-            f"quantile of Arrays takes no weights, and method= 'linear', 'lower', 'higher', 'nearest' or 'midpoint', "
-            f"found {method!r}"
-        )
-    shares = numbers_of(q).astype("float64")
+    shares = shares_of(q, method, weights)
     rows, shape = rows_of(a, axis, out)
     if method == "linear":
         found = _core.array_quantiles(rows, shares.ravel().tolist(), -1)
@@ -195,6 +190,16 @@ def percentile(
     """``quantile`` with ``q`` from 0 to 100."""
     shares = numpy.true_divide(numbers_of(q), 100)
     return quantile(array(a), shares, axis, out, overwrite_input, method, keepdims, weights=weights)
+
+
+def shares_of(q: Any, method: str, weights: None) -> Any:
+    """Known quantiles, for one of the methods."""
+    if method not in ("linear", "lower", "higher", "nearest", "midpoint") or weights is not None:
+        raise TypeError(
+            f"quantile of Arrays takes no weights, and method= 'linear', 'lower', 'higher', 'nearest' or 'midpoint', "
+            f"found {method!r}"
+        )
+    return numbers_of(q).astype("float64")
 
 
 def numbers_of(q: Any) -> Any:

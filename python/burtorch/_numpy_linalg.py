@@ -55,7 +55,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, int, None]:
     m, n = a.shape
     x = _core.array_linalg("lstsq", a, b)[0]
     rest = (b - a @ x).reshape(m, -1)
-    remains = (rest * rest).sum(0) if m > n else numpy.zeros(0)
+    remains = (rest * rest).sum(0) if m > n else _core.array_of(numpy.zeros(0), b)
     return x, remains, min(m, n), None
 
 

@@ -139,6 +139,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
 
 @public
 def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    a, b = (_core.array_of(array(x), *(y for y in (a, b) if isinstance(y, Array))) for x in (a, b))
     near = (abs(a - b) <= atol + rtol * abs(b)) & (abs(b) < numpy.inf) | (a == b)
     return near | (_core.array_isnan(a) & _core.array_isnan(b)) if equal_nan else near
 
@@ -149,8 +150,62 @@ def allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan
 
 
 @public
-def array_equal(a1: Any, a2: Any) -> bool:
-    return array(a1).shape == array(a2).shape and bool((_core.array_of(a1, a2) == a2).all())
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    a1, a2 = array(a1), array(a2)
+    if a1.shape != a2.shape:
+        return False
+    is_equal = a1 == a2
+    return bool((is_equal | (_core.array_isnan(a1) & _core.array_isnan(a2)) if equal_nan else is_equal).all())
+
+
+@public
+def array_equiv(a1: Any, a2: Any) -> bool:
+    a1, a2 = array(a1), array(a2)
+    try:
+        numpy.broadcast_shapes(a1.shape, a2.shape)
+    except ValueError:
+        return False
+    return bool((a1 == a2).all())
+
+
+@public
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
+) -> Any:
+    """In time and memory the product of both sizes."""
+    found = (array(element)[..., None] == _arrays.ravel(test_elements)).any(-1)
+    return ~found if invert else found
+
+
+def is_infinity(name: str, infinity: float) -> Callable[..., Any]:
+    """Whether each element is this infinity."""
+
+    def made(x: Any, out: None = None) -> Any:
+        if out is not None:
+            raise TypeError("Arrays are immutable and take no out=")
+        return x == infinity
+
+    made.__name__ = name
+    return public(made)
+
+
+isposinf = is_infinity("isposinf", numpy.inf)
+isneginf = is_infinity("isneginf", -numpy.inf)
+
+
+@public
+def isreal(x: Any) -> Any:
+    return numpy.ones(x.shape, bool)
+
+
+@public
+def iscomplex(x: Any) -> Any:
+    return numpy.zeros(x.shape, bool)
+
+
+@public
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    return x.astype(dtype)
 
 
 @public
@@ -177,6 +232,11 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
 @public
 def real(val: Any) -> Any:
     return val
+
+
+@public
+def real_if_close(a: Any, tol: float = 100) -> Any:
+    return a
 
 
 @public

@@ -6,7 +6,7 @@ import builtins
 
 import numpy
 
-from burtorch import _core
+from burtorch import _arrays, _core
 from burtorch._array_base import array, axes_of, public
 from burtorch._array_reductions import reduced, reduction
 from burtorch._array_shapes import broadcast_to, concatenate
@@ -108,6 +108,71 @@ def nanvar(
 @public
 def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *rest: Any, **keywords: Any) -> Any:
     return _core.array_row("sqrt", nanvar(a, axis, dtype, out, *rest, **keywords))
+
+
+def place_of_extreme(name: str, method: str, number: float) -> Callable[..., Any]:
+    """The index of the largest or smallest number; -1 if all are NaN."""
+
+    def made(a: Any, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
+        found = reduced(method, without_nan(a, number), axis, out, keepdims=keepdims)
+        if is_integer(array(a)):
+            return found
+        return _core.array_where(_core.array_isnan(a).all(axis, keepdims=keepdims), -1, found)
+
+    made.__name__ = name
+    return public(made)
+
+
+nanargmax = place_of_extreme("nanargmax", "argmax", -numpy.inf)
+nanargmin = place_of_extreme("nanargmin", "argmin", numpy.inf)
+
+
+@public
+def nanquantile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: None = None,
+) -> Any:  # fmt: skip
+    """The quantile of each row's numbers, which a stable sort places before its NaN; NaN if there are none."""
+    shares = _arrays.shares_of(q, method, weights)
+    if not ((shares >= 0) & (shares <= 1)).all():
+        raise ValueError("Quantiles must be in the range [0, 1]")
+    rows, shape = _arrays.rows_of(a, axis, out)
+    if rows.shape[-1] == 0 or is_integer(rows):
+        return _arrays.quantile(a, q, axis, method=method, keepdims=keepdims)
+    last = (~_core.array_isnan(rows)).sum(-1, keepdims=True) - 1
+    places = (shares.ravel() * last).clip(0.0)
+    below = places.floor()
+    above = _core.array_row("min", below + 1.0, _core.array_row("max", last, 0.0))
+    ordered = _core.array_sort(rows, -1, False)
+
+    def at(place: Any) -> Any:
+        return _core.array_take_along_axis(ordered, place.astype(int), -1)
+
+    if method == "linear":
+        low, high, share = at(below), at(above), places - below
+        # From the nearer one, as in ``quantile``.
+        found = _core.array_where(share < 0.5, low + (high - low) * share, high - (high - low) * (1.0 - share))
+        found = _core.array_where(share == 0, low, found)
+    elif method == "midpoint":
+        found = (at(below) + at(places.ceil())) * 0.5
+    else:
+        found = at({"lower": below, "higher": places.ceil()}.get(method, places.round()))
+    found = found.transpose(found.ndim - 1, *range(found.ndim - 1))
+    return found.reshape(shares.shape + (shape if keepdims else found.shape[1:]))
+
+
+@public
+def nanpercentile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: None = None,
+) -> Any:  # fmt: skip
+    shares = numpy.true_divide(_arrays.numbers_of(q), 100)
+    return nanquantile(a, shares, axis, out, method=method, keepdims=keepdims, weights=weights)
+
+
+@public
+def nanmedian(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    return nanquantile(a, 0.5, axis, out, method="midpoint", keepdims=keepdims)
 
 
 @public

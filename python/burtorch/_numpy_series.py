@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import operator
 
 import numpy
 
@@ -11,6 +12,7 @@ from burtorch._array_base import array, axes_of, axis_of, is_array, part, public
 from burtorch._array_reductions import reduced
 from burtorch._array_shapes import concatenate, take
 from burtorch._numpy_more import where
+from burtorch._numpy_shapes import atleast_1d
 from burtorch._numpy_ufuncs import is_integer
 
 TYPE_CHECKING = False  # as in the package
@@ -44,8 +46,56 @@ def end_of(a: Any, end: Any, axis: int) -> Any:
 
 
 @public
-def ediff1d(ary: Any) -> Any:
-    return diff(array(ary).ravel())
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    made = diff(array(ary).ravel())
+    ends = [[] if end is None else [array(end).ravel()] for end in (to_begin, to_end)]
+    return concatenate([*ends[0], made, *ends[1]]) if to_begin is not None or to_end is not None else made
+
+
+@public
+def linspace(
+    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+    axis: int = 0, *, device: Any = None,
+) -> Any:  # fmt: skip
+    """The last sample is ``stop`` itself, and its gradient is that of ``stop``."""
+    num = operator.index(num)
+    if num < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    start, stop = (array(x) for x in (start, stop))
+    change, n_steps = (stop - start) * 1.0, num - 1 if endpoint else num
+    step = change / n_steps if n_steps > 0 else change * numpy.nan
+    first, last = (_arrays.broadcast_to(x * 1.0, change.shape)[None] for x in (start, stop))
+    inner = numpy.arange(1, n_steps).reshape((-1,) + (1,) * change.ndim)
+    made = concatenate([first, first + inner * step, last])[:num] if num > 1 else first[:num]
+    if dtype is not None:
+        made = (_core.array_row("floor", made) if numpy.dtype(dtype).kind in "iu" else made).astype(dtype)
+    made = _arrays.moveaxis(made, 0, axis)
+    return (made, step) if retstep else made
+
+
+@public
+def logspace(
+    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
+) -> Any:
+    if array(base).ndim:
+        raise TypeError("its base is one number")
+    made = base ** linspace(start, stop, num, endpoint, axis=axis)
+    return made if dtype is None else made.astype(dtype)
+
+
+@public
+def geomspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+    if builtins.any(not is_array(x) and (array(x) == 0).any() for x in (start, stop)):
+        raise ValueError("Geometric sequence cannot include zero")
+    start, stop = (_core.array_of(array(x), *(y for y in (start, stop) if is_array(y))) for x in (start, stop))
+    sign = _core.array_row("sign", start)
+    logarithms = (_core.array_row("log10", x * sign) for x in (start, stop))
+    made = logspace(*logarithms, num, endpoint) * sign
+    first, last = (_arrays.broadcast_to(x * 1.0, made.shape[1:])[None] for x in (start, stop))
+    if len(made) > 1:
+        made = concatenate([first, made[1:-1], last if endpoint else made[-1:]])
+    made = _arrays.moveaxis(made if len(made) > 1 else first[: len(made)], 0, axis)
+    return made if dtype is None else made.astype(dtype)
 
 
 @public
@@ -156,7 +206,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
     for _ in range(1, N):
         powers.append(x if len(powers) == 1 else powers[-1] * x)
     if N <= 0:
-        return numpy.zeros((len(x), 0), x.dtype)
+        return _core.array_of(numpy.zeros((len(x), 0), x.dtype), x)
     return _core.array_stack(powers if increasing else powers[::-1], 1)
 
 
@@ -166,6 +216,54 @@ def polyval(p: Any, x: Any) -> Any:
     for coefficient in p:
         y = y * x + coefficient
     return y
+
+
+@public
+def polymul(a1: Any, a2: Any) -> Any:
+    """Leading zeros stay, because the shape of the result must not depend on numbers."""
+    return convolve(a1, a2)
+
+
+def of_one_length(*polynomials: Any) -> list[Any]:
+    """The polynomials with zeros as leading coefficients."""
+    given = list(map(atleast_1d, polynomials))
+    n = builtins.max(map(len, given))
+    return [p if len(p) == n else concatenate([numpy.zeros(n - len(p), p.dtype), p]) for p in given]
+
+
+@public
+def polyadd(a1: Any, a2: Any) -> Any:
+    a1, a2 = of_one_length(a1, a2)
+    return a1 + a2
+
+
+@public
+def polysub(a1: Any, a2: Any) -> Any:
+    a1, a2 = of_one_length(a1, a2)
+    return a1 - a2
+
+
+@public
+def polyder(p: Any, m: int = 1) -> Any:
+    if operator.index(m) < 0:
+        raise ValueError("Order of derivative must be positive (see polyint)")
+    p = array(p)
+    for _ in range(m):
+        p = p[:-1] * numpy.arange(len(p) - 1, 0, -1)
+    return p
+
+
+@public
+def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+    if operator.index(m) < 0:
+        raise ValueError("Order of integral must be positive (see polyder)")
+    p, k = array(p), atleast_1d(numpy.zeros(1) if k is None else k)
+    if len(k) not in (1, m):
+        raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
+    for j in range(m):
+        constant = k[:1] if len(k) == 1 else k[j : j + 1]
+        p = concatenate([p / numpy.arange(len(p), 0, -1), constant])
+    return p
 
 
 @public

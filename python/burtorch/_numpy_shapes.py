@@ -10,7 +10,7 @@ import numpy
 
 from burtorch import _arrays, _core
 from burtorch._array_base import array, axes_of, axis_of, is_array, operand, part, public
-from burtorch._array_shapes import concatenate, extents_of, sections_of
+from burtorch._array_shapes import cast, concatenate, extents_of, sections_of
 
 TYPE_CHECKING = False  # as in the package
 if TYPE_CHECKING:
@@ -19,11 +19,24 @@ if TYPE_CHECKING:
 
 
 @public
-def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+def stack(
+    arrays: Sequence[Any], axis: int = 0, out: None = None, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Any:
+    if out is not None:
+        raise TypeError("Arrays are immutable and take no out=")
     arrays = [operand(x) for x in arrays]
     if len({array(x).shape for x in arrays}) > 1:
         raise ValueError("all input arrays must have the same shape")
-    return _core.array_stack(arrays, axis_of(axis, array(arrays[0]).ndim + 1) if arrays else axis)
+    stacked = _core.array_stack(arrays, axis_of(axis, array(arrays[0]).ndim + 1) if arrays else axis)
+    return cast(stacked, arrays, dtype, casting)
+
+
+@public
+def unstack(x: Any, *, axis: int = 0) -> tuple[Any, ...]:
+    x = array(x)
+    if x.ndim == 0:
+        raise ValueError("Input array must be at least 1-d.")
+    return tuple(part(x, k, axis) for k in range(x.shape[axis_of(axis, x.ndim)]))
 
 
 @public
@@ -140,20 +153,36 @@ def broadcast_arrays(*args: Any) -> Any:
 
 
 @public
-def pad(array: Any, pad_width: Any, mode: Any = "constant", constant_values: Any = 0) -> Any:
-    if mode != "constant" or not isinstance(constant_values, (int, float)):
-        raise TypeError("numpy.pad of Arrays takes mode='constant' with one number")
-    pad_width = numpy.asarray(pad_width)
-    if pad_width.dtype.kind not in "iu":
-        raise TypeError("`pad_width` must be of integral type.")
-    if (pad_width < 0).any():
-        raise ValueError("index can't contain negative values")
-    widths = numpy.broadcast_to(pad_width, (array.ndim, 2)).tolist()
+def pad(
+    array: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0, reflect_type: str = "even"
+) -> Any:
+    modes = ("constant", "edge", "reflect", "symmetric", "wrap")
+    if mode not in modes or reflect_type != "even" or is_array(constant_values):
+        raise TypeError(f"it takes mode= {', '.join(map(repr, modes))}, known constants, and reflect_type='even'")
+    widths = widths_of(pad_width, array.ndim)
+    values = numpy.broadcast_to(constant_values, (array.ndim, 2))
     for axis, ends in enumerate(widths):
-        shapes = [(*array.shape[:axis], n, *array.shape[axis + 1 :]) for n in ends]
-        before, after = (numpy.full(shape, constant_values, array.dtype) for shape in shapes)
-        array = concatenate([before, array, after], axis)
+        n = array.shape[axis]
+        if mode == "constant":
+            shapes = [(*array.shape[:axis], width, *array.shape[axis + 1 :]) for width in ends]
+            before, after = (numpy.full(shape, value, array.dtype) for shape, value in zip(shapes, values[axis]))
+            array = concatenate([before, array, after], axis)
+        elif builtins.any(ends):
+            array = part(array, numpy.pad(numpy.arange(n), ends, mode), axis)
     return array
+
+
+def widths_of(pad_width: Any, ndim: int) -> list[list[int]]:
+    """The numbers of elements to add before and after each axis."""
+    if isinstance(pad_width, dict):
+        named = {axis_of(axis, ndim): ends for axis, ends in pad_width.items()}
+        pad_width = [numpy.broadcast_to(named.get(axis, 0), 2) for axis in range(ndim)]
+    widths = numpy.asarray(pad_width)
+    if widths.dtype.kind not in "iu":
+        raise TypeError("`pad_width` must be of integral type.")
+    if (widths < 0).any():
+        raise ValueError("index can't contain negative values")
+    return numpy.broadcast_to(widths, (ndim, 2)).tolist()  # type: ignore[no-any-return]
 
 
 @public
@@ -224,7 +253,7 @@ def resize(a: Any, new_shape: Any) -> Any:
     shape = tuple(extents_of(new_shape))
     n = math.prod(shape)
     if array(a).size == 0:
-        return numpy.zeros(shape, a.dtype)
+        return _core.array_of(numpy.zeros(shape, a.dtype), a)
     return array(a).ravel()[numpy.arange(n) % a.size].reshape(shape)
 
 

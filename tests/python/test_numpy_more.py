@@ -50,6 +50,14 @@ ELEMENTS = {
     "piecewise": (lambda x: np.piecewise(x, [x < 0, x > 1], [lambda x: -x, lambda x: np.log(x), 0.5]), X),
     "piecewise by one mask": (lambda x: np.piecewise(x, x < 0, [lambda x, k: k * x, 1.0], 3.0), V),
     "piecewise, the last holds": (lambda x: np.piecewise(x, [x > -1, x > 0], [1.0, 2.0]), X),
+    "isposinf": (lambda x: [np.isposinf(x), np.isneginf(x), np.isreal(x), np.iscomplex(x)], SPECIAL),
+    "isposinf of integers": (lambda x: [np.isposinf(x), np.isneginf(x)], INTEGERS),
+    "real_if_close": (np.real_if_close, X), "astype": (lambda x: [np.astype(x, t) for t in (int, bool, float)], X * 9),
+    "astype of integers": (lambda x: [np.astype(x, t, copy=False) for t in (int, bool, float)], INTEGERS),
+    "isin": (lambda x, i: [np.isin(i, [3, -2]), np.isin(i, i[0], invert=True), np.isin(2, i), np.isin(x, []),
+                           np.isin(x, x[1:, 1])], X, INTEGERS),
+    "isclose": (lambda x: [np.isclose(x, list(SPECIAL), equal_nan=e) for e in (False, True)]
+                + [np.isclose(list(SPECIAL[::-1]), x, 0.1, equal_nan=True), np.isclose(x, 0.0, atol=2)], SPECIAL),
     "clip by min and max": (lambda x: [np.clip(x, min=-0.5, max=0.5), np.clip(x, max=0.1), np.clip(x, min=0.1)], X),
 }  # fmt: skip
 for decimals in (-2, -1, 1, 2, 5):
@@ -102,6 +110,37 @@ ORDERS = {
     "convolve integers": (lambda i: [np.convolve(i[0], i[1]), np.correlate(i[0], [1, 2, 3], "same")], INTEGERS),
     "vander": (lambda v: [np.vander(v), np.vander(v, 3), np.vander(v, 4, increasing=True), np.vander(v, 0)], V),
     "vander of integers": (lambda i: np.vander(i[0], 3), INTEGERS),
+    "polymul": (lambda p, q: [np.polymul(p, q), np.polymul(p, [1, 2]), np.polymul([3.0], q)], V, W),
+    "polyadd": (lambda p, q: [f(a, b) for f in (np.polyadd, np.polysub) for a, b in ((p, q), (q, p), (p, p), (p, 2.0),
+                                                                                   ([1, 2], q), (p, [1] * 7))], V, W),
+    "polyder": (lambda p: [np.polyder(p, m) for m in range(7)] + [np.polyder(p)], V),
+    "polyint": (lambda p: [np.polyint(p), np.polyint(p, 0), np.polyint(p, 3), np.polyint(p, 1, 2.5),
+                           np.polyint(p, 2, [1, 2])], V),
+    "polyder of integers": (lambda i: [np.polyder(i[0], 2), np.polyint(i[0]), np.polyadd(i[0], 1)], INTEGERS),
+    "ediff1d": (lambda x: [np.ediff1d(x), np.ediff1d(x, [1.0, 2.0]), np.ediff1d(x, to_begin=x[0, 0])], X),
+    "unstack": (lambda x: [np.unstack(x, axis=k) for k in (0, 1, -1)] + [np.unstack(x[0])], X),
+    "linspace": (lambda x, y: [np.linspace(x, y, 3), np.linspace(x[0], 1, 4, endpoint=False), np.linspace(2, y[0, 0]),
+                               np.linspace(x, y[0], 5, axis=1), np.linspace(x, y, 2, axis=-1), np.linspace(x, 0, 1),
+                               np.linspace(x, y, 0), *np.linspace(x, y, 7, retstep=True), np.linspace(x, y, 1, False),
+                               np.linspace(x, x, 3), np.linspace(x, y, num=2, endpoint=False)], X, Y),
+    "linspace rounds": (lambda x, y: np.linspace(x * 9, y, 4, dtype=int), X, Y),
+    "linspace of integers": (lambda i: [np.linspace(i[0], i[1], 4), np.linspace(i[0, 0], 5, 3)], INTEGERS),
+    "logspace": (lambda x, y: [
+        np.logspace(x, y, 3), np.logspace(x[0], 1, 4, endpoint=False, base=2.0),
+        np.logspace(0, y[0], 5, base=1.5, axis=1), np.logspace(0, 1, 3, base=y[0, 0] + 9)], X, Y),
+    "geomspace": (lambda x, y: [
+        np.geomspace(abs(x), abs(y), 4), np.geomspace(-abs(x[0]), -2, 4, endpoint=False),
+        np.geomspace(3, abs(y), 5, axis=1), *(np.geomspace(abs(x), abs(y), n) for n in (0, 1, 2))], X, Y),
+    **{f"pad {mode}": (lambda x, mode=mode: [np.pad(x, width, mode) for width in (
+        0, 1, (2, 0), ((1, 2), (0, 3)), ((7, 5), (9, 11)), {1: 2}, {-2: (0, 1)})], X)
+       for mode in ("constant", "edge", "reflect", "symmetric", "wrap")},
+    "pad one": (lambda v: [np.pad(v[:1], 2, mode) for mode in ("edge", "reflect", "symmetric", "wrap")], V),
+    "pad constants": (lambda x: [np.pad(x, 1, constant_values=-2), np.pad(x, (1, 2), constant_values=(3, 4.5)),
+                                 np.pad(x, 1, constant_values=((1, 2), (3, 4)))], X),
+    "pad of integers": (lambda i: [np.pad(i, 2, mode) for mode in ("edge", "reflect", "symmetric", "wrap")], INTEGERS),
+    "join as a type": (lambda x, i: [f([i, x], dtype=float) for f in (np.concatenate, np.vstack, np.hstack, np.stack)]
+                       + [np.vstack([i, i], dtype=float), np.stack([i, x], 1, dtype=int, casting="unsafe"),
+                          np.concatenate([i, i], None, dtype=float)], X, INTEGERS),
     "polyval": (lambda p, x: [np.polyval(p, x), np.polyval([1.0, -2.0, 0.5], x), np.polyval(p, 0.3), np.polyval([], x)],
                 V, X),
 }  # fmt: skip
@@ -125,6 +164,11 @@ REDUCED = {
 }  # fmt: skip
 
 NAN = {name: getattr(np, name) for name in ("nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd")}
+NAN["nanmedian"] = np.nanmedian
+NAN.update({f"nanquantile {method}": lambda x, method=method, **axes: [
+    np.nanquantile(x, [[0.0, 0.3], [0.5, 1.0]], method=method, **axes),
+    np.nanpercentile(x, 62.5, method=method, **axes)]
+            for method in ("linear", "lower", "higher", "nearest", "midpoint")})  # fmt: skip
 NAN["nanvar ddof"] = lambda x, **axes: [np.nanvar(x, ddof=2, **axes), np.nanstd(x, correction=1, **axes)]
 
 MATRICES = {
@@ -185,6 +229,27 @@ def test_reductions_without_nan_are_those_of_numpy(name, axes):
     in_all_ways(lambda x: [np.nancumsum(x, 0), np.nancumprod(x, 1), np.nancumsum(x)], [HOLES])
 
 
+def test_quantiles_of_rows_without_nan_are_those_of_quantile():
+    ends = np.array([[1.0, 2.0, np.inf, -np.inf][k] for k in RNG.integers(0, 4, 400)]).reshape(100, 4)
+    for x in (RNG.normal(size=(50, 5)), ends):
+        for q in (0.0, 0.2, 0.5, 0.7, 1.0):
+            expected = bt.quantile(bt.array(x), q, axis=1).data
+            assert np.nanquantile(bt.array(x), q, axis=1).data.tobytes() == expected.tobytes()
+    given = np.array([[np.nan, 3.0, 1.0, 5.0], [np.nan] * 4])
+    assert bt.grad(lambda x: np.nanmedian(x[0]))(given).tolist() == [[0.0, 1.0, 0.0, 0.0], [0.0] * 4]
+    assert bt.grad(lambda x: np.nanquantile(x[0], 0.25))(given).tolist() == [[0.0, 0.5, 0.5, 0.0], [0.0] * 4]
+
+
+def test_places_of_extremes_leave_nan_out():
+    for f in (np.nanargmax, np.nanargmin):
+        for axis in (0, 1, None):
+            x = HOLES[[0, 1, 3], 1:]
+            x = np.where(np.isnan(x).all(0), 0.5, x)
+            in_all_ways(lambda x, f=f, axis=axis: [f(x, axis), f(x, axis, keepdims=True)], [x])
+            in_all_ways(lambda x, f=f, axis=axis: f(x, axis), [INTEGERS])
+        assert f(bt.array(HOLES), axis=1).data[2] == -1
+
+
 def test_reductions_of_no_elements():
     none = np.zeros((0, 3))
     in_all_ways(lambda x: [np.max(x, axis=0, initial=2.0), np.min(x, initial=-2.0), np.sum(x, 0, initial=1.5)], [none])
@@ -192,39 +257,6 @@ def test_reductions_of_no_elements():
     for f in (np.max, np.min):
         with pytest.raises(ValueError, match="initial"):
             run(lambda x, f=f: f(x, where=MASK), X)
-
-
-ENDS = np.array([0.0, 1.0, 6.0, 0.5, 2.5, np.inf, 5e-324, 1e300])
-ENDS = np.concatenate([ENDS, -ENDS, [np.nan]])
-UFUNCS = sorted(name for name in dir(np) if isinstance(getattr(np, name), np.ufunc))
-EXTREMES = {"fmax", "fmin", "maximum", "minimum"}
-"""Of zeros of two signs, either one is right."""
-
-
-@pytest.mark.parametrize("name", [name for name in UFUNCS if name not in EXTREMES])
-@pytest.mark.filterwarnings("ignore")
-def test_zeros_have_the_signs_of_numpy(name):
-    f = getattr(np, name)
-    given = [ENDS] if f.nin == 1 else [x.ravel() for x in np.meshgrid(*[ENDS] * f.nin)]
-    try:
-        with np.errstate(all="ignore"):
-            expected = listed(f(*given))
-        found = [listed(f(*map(bt.array, given))), listed(bt.function(lambda *x: listed(f(*x)))(*given))]
-    except (TypeError, ValueError):
-        return
-    for of_zero, at_once, traced in zip(expected, *found):
-        is_zero = (of_zero == 0) & (of_zero.dtype.kind == "f")
-        for x in (at_once.data, traced):
-            assert (np.signbit(x) == np.signbit(of_zero))[is_zero].all()
-
-
-def test_remainders_of_zeros_have_derivatives():
-    x, signs = np.array([-6.0, -0.0, 0.0, 6.0]), [-1, -1, 1, 1]
-    for f in (lambda x: np.fmod(x, 2.0), lambda x: np.fmod(x, -2.0), lambda x: np.modf(x)[0]):
-        for found in (bt.function(f)(x), f(bt.array(x)).data):
-            assert (found.tolist(), np.copysign(1, found).tolist()) == ([0.0] * 4, signs)
-        assert bt.grad(lambda x, f=f: f(x).sum())(x).tolist() == [1.0] * 4
-        assert bt.jacobian(f)(x).tolist() == np.eye(4).tolist()
 
 
 def differences(body, arrays, k):
@@ -262,7 +294,11 @@ SMOOTH = {
 }  # fmt: skip
 SMOOTH.update({name: (lambda x, f=f: f(x, axis=1), X) for name, f in REDUCED.items() if "integers" not in name})
 SMOOTH["std"] = (lambda x: np.std(x, axis=0, correction=1, where=MASK[:, :1] | ~MASK), X)
-OF_ROWS, OF_ALL = (np.nansum, np.nanmax, np.nanmin, np.nanprod), (np.nanmean, np.nanvar, np.nanstd)
+OF_ROWS, OF_ALL = (np.nansum, np.nanmax, np.nanmin, np.nanprod), (np.nanmean, np.nanvar, np.nanstd, np.nanmedian)
+SMOOTH["nan quantiles"] = (
+    lambda x: [np.nanquantile(np.where(MASK, x, np.nan)[::2], [0.2, 0.9], axis=k) for k in (0, 1, None)],
+    X,
+)
 SMOOTH["nan"] = (lambda x: [f(np.where(MASK, x, np.nan), axis=1) for f in OF_ROWS], X)
 SMOOTH["nan means"] = (lambda x: [f(np.where(MASK, x, np.nan)) for f in OF_ALL], X)
 
@@ -311,7 +347,10 @@ WRONG = {
     "linalg.lstsq": lambda x: np.linalg.lstsq(x, V[:3], rcond=0.1), "cov": lambda x: np.cov(x, aweights=V[:4]),
     "linalg.pinv": lambda x: np.linalg.pinv(x, rcond=0.1), "sum": lambda x: np.sum(x, out=X),
     "linalg.matrix_power": lambda x: np.linalg.matrix_power(x, 2.5), "digitize": lambda x: np.digitize(0.5, x[0]),
-    "select": lambda x: np.select([x], [x]),
+    "select": lambda x: np.select([x], [x]), "pad": lambda x: np.pad(x, 1, "mean"),
+    "concatenate": lambda x: np.concatenate([x, x], dtype=int), "logspace": lambda x: np.logspace(x, 1, base=x[0]),
+    "stack": lambda x: np.stack([x, x], dtype=int), "nanquantile": lambda x: np.nanquantile(x, 0.5, method="hazen"),
+    "vstack": lambda x: np.vstack([x, x], dtype=bool), "isposinf": lambda x: np.isposinf(x, X > 0),
     "gradient": lambda x: np.gradient(x, [0.0, 1.0, 3.0], axis=0), "exp": lambda x: np.exp(x, where=MASK),
 }  # fmt: skip
 
@@ -366,7 +405,10 @@ def test_ties_share_the_gradient_and_nan_receives_none():
     ("not both", lambda x: np.var(x, ddof=1, correction=1)), ("axis", lambda x: np.sort(x[0, 0])),
     ("range", lambda x: np.quantile(x, 1.5, method="lower")), ("axis", lambda x: np.cumulative_sum(x)),
     ("are empty", lambda x: np.apply_along_axis(np.sum, 0, x[:, :0])),
-    ("functions", lambda x: np.piecewise(x, [x > 0], [])),
+    ("functions", lambda x: np.piecewise(x, [x > 0], [])), ("non-negative", lambda x: np.linspace(x, 1.0, -1)),
+    ("at least 1-d", lambda x: np.unstack(x[0, 0])), ("range", lambda x: np.nanquantile(x, 1.5)),
+    ("include zero", lambda x: np.geomspace(x, 0.0)), ("Order", lambda x: np.polyint(x[0], -1)),
+    ("negative", lambda x: np.pad(x, -1, "edge")), ("Order", lambda x: np.polyder(x[0], -1)),
 ])  # fmt: skip
 def test_wrong_values_are_value_errors(words, body):
     for call in (lambda: body(bt.array(X)), lambda: run(body, X)):
