@@ -19,7 +19,9 @@ from burtorch import (
 )
 from burtorch._array_reductions import reduced
 from burtorch._core import Array
-from burtorch._numpy_ufuncs import OPERATORS, REDUCTIONS, ROWS, RUNNING
+from burtorch._numpy_bits import BITS
+from burtorch._numpy_ufuncs import OPERATORS as OF_NUMBERS
+from burtorch._numpy_ufuncs import REDUCTIONS, ROWS, RUNNING
 from burtorch._where import clamp, where
 
 TYPE_CHECKING = False  # as in the package
@@ -53,6 +55,10 @@ def ufunc(function: Any, method: str, *operands: Any, **keywords: Any) -> Any:
         x, y = (_array_base.array(x) for x in operands)
         return elementwise(name, x.reshape(x.shape + (1,) * y.ndim), y)
     raise TypeError(f"numpy.{name}.{method} does not take Arrays")
+
+
+OPERATORS = {**OF_NUMBERS, **BITS}
+"""Ufuncs that are made of several operations."""
 
 
 def home_of(name: str) -> str:

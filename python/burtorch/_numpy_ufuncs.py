@@ -145,7 +145,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "floor_divide": operator.floordiv, "remainder": operator.mod, "mod": operator.mod, "divmod": divmod,
     "matmul": operator.matmul, "positive": operator.pos, "less": operator.lt, "less_equal": operator.le,
     "greater": operator.gt, "greater_equal": operator.ge, "equal": operator.eq, "not_equal": operator.ne,
-    "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor, "invert": operator.inv,
     "logical_and": lambda x, y: mask(x) & mask(y), "logical_or": lambda x, y: mask(x) | mask(y),
     "logical_xor": lambda x, y: mask(x) ^ mask(y), "logical_not": lambda x: ~mask(x),
     "isnan": _core.array_isnan, "isinf": lambda x: abs(x) == math.inf, "isfinite": lambda x: abs(x) < math.inf,
