@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+INSTEAD_OF_VECTORS = "use an Array of bt.array or graph.array from the start, or x.data for the numbers alone"
+"""What to do if a function does not take Vectors."""
+
+
 def is_array(x: Any) -> bool:
     """Whether this is an Array, or has one in a list or tuple, or reads Parameters."""
     if isinstance(x, (list, tuple)):
@@ -63,6 +67,8 @@ def evaluated(n: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def of_any(*operands: Any, **keywords: Any) -> Any:
             if is_array(operands) or is_array(tuple(keywords.values())):
                 return f(*operands, **keywords)
+            if has_value(operands) or has_value(tuple(keywords.values())):
+                raise TypeError(f"{f.__name__}() does not take Values or Vectors; {INSTEAD_OF_VECTORS}")
             arrays = [numpy.asarray(x) for x in operands[:n]]
             return _core.array_evaluated(lambda *x: f(*x, *operands[n:], **keywords), *arrays)
 

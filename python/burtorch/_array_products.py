@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy
+
 from burtorch import _core
 from burtorch._array_base import array, axes_of, evaluated, operand, public
 from burtorch._array_shapes import ravel
@@ -86,7 +88,13 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 @evaluated(1)
 def layer_norm(x: Any, axis: Any = -1, epsilon: float = 1e-5) -> Any:
-    """``(x - mean) / sqrt(variance + epsilon)`` over axes."""
+    """``(x - mean) / sqrt(variance + epsilon)`` over axes. It has no weights: multiply the result by them."""
+    axes = axis if isinstance(axis, tuple) else () if axis is None else (axis,)
+    if not all(isinstance(one, (int, numpy.integer)) for one in axes):
+        raise TypeError(
+            f"layer_norm() takes an axis, or a tuple of them, and epsilon, found {type(axis).__name__}; weights are "
+            "factors and terms of its result"
+        )
     return _core.array_norm(x, axis, epsilon, True)
 
 

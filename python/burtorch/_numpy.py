@@ -180,6 +180,4 @@ def function_of_vectors(called: Any, _types: Any, operands: tuple[Any, ...], key
         return OF_VECTORS[name](*operands)
     if name not in FUNCTIONS:
         raise TypeError(f"{name} does not take Vectors or Arrays: {why_not(called)}")
-    raise TypeError(
-        f"{name} does not take Vectors with these arguments; use burtorch's functions, or x.data for the numbers alone"
-    )
+    raise TypeError(f"{name} does not take Vectors with these arguments; {_array_base.INSTEAD_OF_VECTORS}")

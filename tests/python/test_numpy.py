@@ -211,6 +211,29 @@ def test_functions_of_numpy_take_vectors():
             call(x)
 
 
+FUNCTIONS_OF_ARRAYS = ["cumsum", "sort", "argmax", "std", "any", "flip", "norm", "median", "roll", "tril", "layer_norm"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS_OF_ARRAYS)
+def test_functions_of_arrays_say_what_vectors_need(name):
+    v = bt.Vector([3.0, 4.0, 1.0])
+    call = (lambda v: bt.roll(v, 1)) if name == "roll" else getattr(bt, name)
+    with pytest.raises(
+        TypeError, match=rf"{name}.* does not take .*Vectors.*; use an Array of bt.array or graph.array"
+    ):
+        call(v)
+    assert np.allclose(bt.function(call)(np.array(v.data)), call(np.array(v.data)))
+    assert np.shape(call(bt.array(v.data)).data) == np.shape(call(np.array(v.data)))
+
+
+def test_layer_norm_has_no_weights():
+    for x in (np.ones((3, 2)), bt.array(np.ones((3, 2)))):
+        with pytest.raises(TypeError, match=r"takes an axis, .* found ndarray"):
+            bt.layer_norm(x, np.ones(2), np.ones(2))
+        for axis in (0, -1, (0, 1), None, np.int64(1)):
+            assert bt.layer_norm(x, axis).shape == (3, 2)
+
+
 def test_other_ufuncs_and_keywords_are_refused():
     x = Value(1.0)
     for call in (lambda: np.spacing(x), lambda: np.isnan(x), lambda: np.signbit(x), lambda: np.divmod(x, 2)):
