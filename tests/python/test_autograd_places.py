@@ -1,4 +1,5 @@
-"""``burtorch.autograd``: solutions of differential equations, and arrays of numbers read at computed places."""
+"""``burtorch.autograd``: solutions of differential equations, arrays of numbers read at computed places, and functions
+whose intermediate results are computed again."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ np_plain = pytest.importorskip("numpy")
 
 import burtorch as bt  # noqa: E402
 import burtorch.autograd.numpy as np  # noqa: E402
-from burtorch.autograd import elementwise_grad, grad, hessian, jacobian, value_and_grad  # noqa: E402
+from burtorch.autograd import checkpoint, elementwise_grad, grad, hessian, jacobian, value_and_grad  # noqa: E402
 from burtorch.autograd.scipy.integrate import odeint  # noqa: E402
 
 TIMES = np.array([0.0, 0.3, 1.0, 1.0, 2.5])
@@ -111,3 +112,49 @@ def test_numbers_of_a_program_that_runs_again_stay_unknown():
         grad(lambda x: bt.vmap(lambda r: r * table[r.astype(int)])(x).sum())(np.ones(2))
     with pytest.raises(bt.TraceError):
         grad(lambda x: bt.scan(lambda c, r: (c + table[r.astype(int)], c), 0.0, x)[0])(np.ones(2))
+
+
+def layer(x, weights, power=2, *, shift=0.0, name="tanh"):
+    return getattr(np, name)(x @ weights["w"] + weights["b"][0]) ** power + shift
+
+
+def test_checkpoints_have_the_values_and_derivatives_of_the_function():
+    rs = np_plain.random.RandomState(3)
+    x, weights = rs.randn(4, 3), {"w": rs.randn(3, 3), "b": [rs.randn(3)]}
+    again = checkpoint(layer)
+    assert again.__name__ == "layer"
+    close(again(x, weights, 3, shift=x), layer(x, weights, 3, shift=x))
+
+    def loss(f):
+        def of(x, weights, shift):
+            y = f(f(x, weights), weights, 3, shift=shift, name="sin")
+            return np.sum(f(y, weights=weights))
+
+        return of
+
+    for argnum, at in enumerate((x, weights, 0.25)):
+        given = [x, weights, 0.25]
+        given[argnum] = at
+        found, expected = (value_and_grad(loss(f), argnum)(*given) for f in (again, layer))
+        if argnum == 1:
+            found, expected = ((v, slope["w"], slope["b"][0]) for v, slope in (found, expected))
+        for one, other in zip(found, expected):
+            close(one, other, 1e-12)
+    close(hessian(lambda b: loss(again)(x, {**weights, "b": [b]}, 0.5))(weights["b"][0]),
+          hessian(lambda b: loss(layer)(x, {**weights, "b": [b]}, 0.5))(weights["b"][0]), 1e-11)  # fmt: skip
+    close(jacobian(lambda s: again(x, weights, shift=s))(0.5), np.ones((4, 3)))
+
+
+def test_bodies_of_checkpoints_run_at_every_call():
+    runs = []
+
+    @checkpoint
+    def scaled(x):
+        runs.append(len(runs) + 1.0)
+        return np.sum(x * runs[-1])
+
+    slopes = grad(scaled)
+    for _ in range(3):
+        n = len(runs)
+        assert slopes(np.ones(2)).tolist() == [n + 1.0] * 2
+    assert scaled(np.ones(2)) == 2.0 * runs[-1]

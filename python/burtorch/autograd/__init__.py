@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "checkpoint",
     "deriv",
     "elementwise_grad",
     "grad",
@@ -302,6 +303,20 @@ def make_jvp(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
         return lambda v: _run(lambda x, v: bt.jvp(body, (x,), (v,)), arguments[argnum], v)
 
     return maker
+
+
+def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, whose intermediate results are not kept for the gradient but computed again."""
+
+    @functools.wraps(fun)
+    def recomputed(*arguments: Any, **keywords: Any) -> Any:
+        arrays: list[Any] = []
+        given, named = _mapped(_out_of(arrays), (arguments, keywords))
+        if not arrays:
+            return fun(*arguments, **keywords)
+        return bt.checkpoint(lambda *arrays: fun(*_filled(given, arrays), **_filled(named, arrays)))(*arrays)
+
+    return recomputed
 
 
 def make_ggnvp(f: Callable[..., Any], g: Any = None, f_argnum: int = 0) -> Callable[..., Any]:
