@@ -158,3 +158,16 @@ def test_bodies_of_checkpoints_run_at_every_call():
         n = len(runs)
         assert slopes(np.ones(2)).tolist() == [n + 1.0] * 2
     assert scaled(np.ones(2)) == 2.0 * runs[-1]
+
+
+def test_masks_that_a_body_computes_are_indices():
+    x = np_plain.array([0.3, 0.7, 1.2])
+    for f, expected in [
+        (lambda z: np.sum(z[z > 0.5] ** 2), [0.0, 1.4, 2.4]),
+        (lambda z: np.sum(z[(z > 0.5) & (z < 1.0)]), [0.0, 1.0, 0.0]),
+        (lambda z: np.sum(z[~(z > 0.5)] * 3.0), [3.0, 0.0, 0.0]),
+        (lambda z: np.sum(np.outer(z, z)[np.outer(z, z) > 1.0]), [0.0, 0.0, 2.4]),
+        (lambda z: np.sum(z[z > 9.0]), [0.0, 0.0, 0.0]),
+    ]:
+        close(grad(f)(x), np_plain.array(expected), 1e-12)
+        close(grad(f)(x[::-1].copy()), np_plain.array(expected[::-1]), 1e-12)

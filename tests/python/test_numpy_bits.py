@@ -83,3 +83,21 @@ def test_floats_have_no_bits(name):
             f(*[x] * f.nin)
         with pytest.raises(TypeError, match="integers or masks"):
             f(*[x, 1][: f.nin])
+
+
+@pytest.mark.parametrize(
+    "f",
+    [lambda x, y: x & y, lambda x, y: x | y, lambda x, y: x ^ y, lambda x, y: ~x ^ y, lambda x, y: (x & y) | (x ^ 1)],
+)
+def test_operators_of_integers(f):
+    in_all_ways(f, X, Y)
+    in_all_ways(lambda x: f(x, 5), WORDS)
+    in_all_ways(f, MASK, MASK[::-1].copy())
+    with pytest.raises(TypeError, match="masks, such as results of comparisons, or integers"):
+        f(bt.array([1.0, 2.0]), bt.array([1.0, 2.0]))
+
+
+def test_operators_of_shifts():
+    in_all_ways(lambda x, y: x << y, *(x.ravel() for x in np.meshgrid(WORDS, SHIFTS[SHIFTS >= 0])))
+    in_all_ways(lambda x: (x >> 3) + (x << 2), WORDS)
+    in_all_ways(lambda x: (3 << x) + (10**6 >> x), np.arange(5))

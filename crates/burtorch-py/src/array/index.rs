@@ -10,6 +10,7 @@ use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 
 use super::append::append;
 use super::array::PyArray;
+use super::guard::known_once;
 use super::of_graph::numbers_of;
 use super::operands::is_integer;
 use crate::convert::buffer::type_name;
@@ -155,13 +156,15 @@ fn one(part: &Bound<'_, PyAny>, axis: usize, n: usize) -> PyResult<Option<Index>
 /// the mask along that axis.
 fn with_masks_as_integers<'py>(part: &Bound<'py, PyAny>) -> PyResult<Vec<(Bound<'py, PyAny>, Option<usize>)>> {
     let py = part.py();
-    // A mask with numbers is known.
+    // A mask with numbers is known, and so is that of a body that runs at every call.
     if let Ok(array) = part.cast::<PyArray>()
-        && array.get().handle().is_some()
         && array.get().type_of().element == Element::Mask
         && array.get().type_of().dims.rank() > 0
     {
-        return with_masks_as_integers(&numbers_of(array)?);
+        let known = if array.get().handle().is_some() { Some(numbers_of(array)?) } else { known_once(array)? };
+        if let Some(known) = known {
+            return with_masks_as_integers(&known);
+        }
     }
     let is_list = part.is_instance_of::<pyo3::types::PyList>();
     if !is_list && (part.is_instance_of::<PyArray>() || !has_dtype(part)?) {

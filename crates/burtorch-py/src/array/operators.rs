@@ -83,7 +83,7 @@ fn integer_power(b: &mut ArrayBuilder, x: ValueId, exponent: u32) -> burtorch_co
     Ok(power)
 }
 
-/// An operator of masks.
+/// An operator of masks, or of the bits of integers.
 pub fn logical<'py>(
     symbol: &str,
     x: &Any<'py>,
@@ -106,10 +106,24 @@ pub fn logical<'py>(
             Err(_) => Ok(x.is_instance_of::<PyBool>() || is_bool(x)?),
         }
     };
-    if refused.is_some() || !is_mask(x)? || !is_mask(y)? {
-        return Err(PyTypeError::new_err(format!("{symbol} of Arrays takes masks, such as results of comparisons")));
+    if refused.is_some() {
+        return Err(PyTypeError::new_err(format!(
+            "{symbol} of Arrays takes masks, such as results of comparisons, or integers"
+        )));
     }
-    Ok(made.into_any())
+    match (is_mask(x)? && is_mask(y)?, symbol) {
+        (true, _) => Ok(made.into_any()),
+        (_, "&") => bits("both", &[x, y]),
+        (_, "|") => bits("either", &[x, y]),
+        (_, "^") => bits("exclusive", &[x, y]),
+        _ => bits("inverted", &[x]),
+    }
+}
+
+/// A function of the bits of integers.
+fn bits<'py>(name: &str, operands: &[&Any<'py>]) -> PyResult<Any<'py>> {
+    let py = operands[0].py();
+    py.import("burtorch._numpy_bits")?.getattr(name)?.call1(PyTuple::new(py, operands)?)
 }
 
 /// `x ^ y` of masks.
@@ -223,6 +237,22 @@ impl PyArray {
 
     fn __rxor__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
         logical("^", slf.as_any(), other, exclusive)
+    }
+
+    fn __lshift__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
+        bits("left", &[slf.as_any(), other])
+    }
+
+    fn __rlshift__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
+        bits("left", &[other, slf.as_any()])
+    }
+
+    fn __rshift__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
+        bits("right", &[slf.as_any(), other])
+    }
+
+    fn __rrshift__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
+        bits("right", &[other, slf.as_any()])
     }
 
     fn __invert__<'py>(slf: &Bound<'py, Self>) -> PyResult<Any<'py>> {
