@@ -8,6 +8,7 @@ pub mod entry;
 pub mod errors;
 pub mod exclusive;
 pub mod gc;
+pub mod kinds;
 pub mod numbers;
 pub mod raw_bytes;
 pub mod refusals;
