@@ -79,11 +79,10 @@ def test_masks():
     check(
         lambda x: [(x > 0) & True, np.False_ | (x > 0), (x > 0) ^ np.ones(x.shape, bool), (x > 0) & np.array(True)], X
     )
-    integers = (
-        *(lambda x: (x > 0) | 2, lambda x: 1 & (x > 0), lambda x: (x > 0) & np.ones(3, int)),
-        lambda x: (x > 0) ^ x.astype(int),
+    check(
+        lambda x: [(x > 0) | 2, 1 & (x > 0), (x > 0) & np.ones(3, int), (x > 0) ^ x.astype(int), ~x.astype(int) << 2], X
     )
-    for refused in (lambda x: x & x, lambda x: x | 1.5, lambda x: ~x, *integers):
+    for refused in (lambda x: x & x, lambda x: x | 1.5, lambda x: ~x, lambda x: x << 1, lambda x: 1 >> x):
         with pytest.raises(TypeError, match="masks"):
             run(refused, X)
 
@@ -182,6 +181,13 @@ def test_integers_of_the_program_are_indices():
         run(lambda x, i, j: x[i, j], X, np.array([0]), np.array([3]))
 
 
+def test_a_traced_mask_is_an_index_only_where_the_body_runs_once():
+    assert same(run(lambda x: x[x > 0], X), X[X > 0])
+    for f in (bt.function(lambda x: x[x > 0]), bt.grad(lambda x: x[x > 0].sum())):
+        with pytest.raises(TypeError, match="mask"):
+            f(X)
+
+
 def test_refusals_of_arrays():
     def assign(x):
         x[0] = 1.0
@@ -198,7 +204,6 @@ def test_refusals_of_arrays():
     for wrong in (
         assign,
         out,
-        lambda x: x[x > 0],
         lambda x: np.asarray(x),
         float,
         int,
