@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -147,3 +148,23 @@ def test_nests_are_those_of_python(seed):
     # Of derivatives in turn, whose terms are hidden where no path reaches.
     found, expected = (bt.jvp(bt.grad(f), (p,), (d,))[1] for f in (kept, unrolled))
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def nested(depth, x):
+    """The sine of x within loops of one step."""
+
+    def body(c, _):
+        return (nested(depth - 1, c) if depth else np.sin(c)), None
+
+    return bt.scan(body, x, None, length=1)[0]
+
+
+def test_deep_nests_are_planned_in_linear_time():
+    began = time.monotonic()
+    for depth in (0, 5, 6, 7, 14, 24):
+        assert nested(depth, 0.5) == np.sin(0.5)
+        assert bt.grad(lambda x, depth=depth: nested(depth, x))(0.5) == pytest.approx(np.cos(0.5), rel=1e-15)
+    rows = np.linspace(0.0, 1.0, 9)
+    assert np.array_equal(bt.vmap(lambda x: nested(12, x))(rows), bt.vmap(lambda x: nested(0, x))(rows))
+    # It was minutes: each level doubled the time.
+    assert time.monotonic() - began < 20.0
