@@ -73,22 +73,16 @@ def test_seeds_make_medians_and_records_a_grid(data, capsys, tmp_path):
     assert row["sha256"] == runs[0]["sha256"] != runs[1]["sha256"]
 
 
+def saga(data, epochs, *more):
+    """The command of a run that saves its state all the time."""
+    command = [sys.executable, "-m", "burtorch", "optimise", "--data", str(data), "--problem", "robust"]
+    command += ["--method", "saga", "--step", "0.01", "--epochs", epochs, "--checkpoint", "1e-9"]
+    return [*command, *more]
+
+
 def test_a_killed_run_resumes_bit_for_bit(data, tmp_path):
     """Killed several times, each time after a state was saved."""
-    command = [sys.executable, "-m", "burtorch", "optimise", "--data", str(data), "--problem", "robust"]
-    command += [
-        "--method",
-        "saga",
-        "--step",
-        "0.01",
-        "--epochs",
-        "8000",
-        "--records",
-        "300",
-        "--checkpoint",
-        "1e-9",
-        "--json",
-    ]
+    command = saga(data, "8000", "--records", "300", "--json")
     whole = subprocess.run(command, capture_output=True, check=True, timeout=300)
     for _ in range(3):
         running = subprocess.Popen([*command, "--resume", "--out", str(tmp_path)], stdout=subprocess.DEVNULL)
@@ -276,19 +270,7 @@ def test_a_finished_run_that_lacks_something_is_one_line(data, capsys, tmp_path,
 
 
 def test_processes_may_share_a_folder(data, tmp_path):
-    command = [sys.executable, "-m", "burtorch", "optimise", "--data", str(data), "--problem", "robust"]
-    command += [
-        "--method",
-        "saga",
-        "--step",
-        "0.01",
-        "--epochs",
-        "100",
-        "--checkpoint",
-        "1e-9",
-        "--out",
-        str(tmp_path / "runs"),
-    ]
+    command = saga(data, "100", "--out", str(tmp_path / "runs"))
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
     found = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0], found
