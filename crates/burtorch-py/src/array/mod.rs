@@ -9,6 +9,7 @@ pub mod array;
 pub mod eager;
 pub mod functions;
 pub mod guard;
+mod handed;
 pub mod index;
 mod methods;
 mod numpy;

@@ -11,6 +11,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use super::arguments::Given;
+use super::handed::Spares;
 use crate::convert::arrays::{Array, InPlace, Kind, copied, of_integers};
 use crate::convert::errors::IntoPython;
 use crate::convert::refusals::error_here;
@@ -68,6 +69,7 @@ pub struct Rooms<E>(Vec<Room<E>>);
 pub struct Runner<E> {
     plan: Plan<E>,
     rooms: Rooms<E>,
+    spares: Spares<E>,
     /// Whether the last run was long enough to release the GIL; before the first one, whether it may be.
     is_long: bool,
     /// Whether runs are timed for that.
@@ -79,6 +81,9 @@ const LONG: Duration = Duration::from_micros(100);
 /// Bytes of a plan whose runs may take that long, and of one whose first run is expected to.
 const TIMED: usize = 1 << 14;
 const LARGE: usize = 1 << 20;
+
+/// Bytes of a result that is not copied out of the plan.
+const HANDED: usize = 1 << 17;
 
 /// A plan of either float type.
 pub enum AnyRunner {
@@ -110,11 +115,13 @@ impl<E: Number> Runner<E> {
         let plan = E::plan(program)?;
         let (bytes, loops) = (plan.bytes(), plan.loops());
         let rooms = Rooms::new(program);
-        Ok(Runner { plan, rooms, is_long: loops || bytes >= LARGE, is_timed: loops || bytes >= TIMED })
+        let spares = Spares::new(program.outputs().len());
+        Ok(Runner { plan, rooms, spares, is_long: loops || bytes >= LARGE, is_timed: loops || bytes >= TIMED })
     }
 
     fn run(&mut self, py: Python<'_>, given: &[Given<'_>], read: Read<'_>) -> PyResult<()> {
-        let Runner { plan, rooms, is_long, is_timed } = self;
+        let Runner { plan, rooms, spares, is_long, is_timed } = self;
+        E::give(plan, &mut |n| spares.find(n)).or_raise(py)?;
         if !*is_timed {
             return rooms.filled(py, given, read, false, |arguments, parameters| {
                 asked(|| E::run(plan, arguments, parameters)).or_raise(py)
@@ -131,8 +138,13 @@ impl<E: Number> Runner<E> {
         })
     }
 
-    fn result<'py>(&self, py: Python<'py>, k: usize, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
+    fn result<'py>(&mut self, py: Python<'py>, k: usize, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
         let Some(ty) = self.plan.outputs().nth(k) else { return Ok(py.None().into_bound(py)) };
+        if ty.element == Element::Float && kind == E::KIND && ty.dims.size() * size_of::<E>() >= HANDED {
+            if let Some(numbers) = E::take(&mut self.plan, k).or_raise(py)? {
+                return self.spares.array(py, &ty.dims, numbers);
+            }
+        }
         if ty.element == Element::Int {
             let numbers = self.plan.ints(k).or_raise(py)?;
             return match (ty.dims.rank(), numbers) {
@@ -287,8 +299,8 @@ impl AnyRunner {
         with_runner!(self, runner => runner.run(py, given, read))
     }
 
-    /// Result `k` of the last run: a number for shape (), else a NumPy array, with floats of this type.
-    pub fn result<'py>(&self, py: Python<'py>, k: usize, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
+    /// Result `k` of the last run: a number for shape (), else a NumPy array, with floats of this type. It is asked for once.
+    pub fn result<'py>(&mut self, py: Python<'py>, k: usize, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
         with_runner!(self, runner => runner.result(py, k, kind))
     }
 
@@ -304,6 +316,6 @@ impl AnyRunner {
 
     /// Bytes of its buffers.
     pub fn bytes(&self) -> usize {
-        with_runner!(self, runner => runner.plan.bytes())
+        with_runner!(self, runner => runner.plan.bytes() + runner.spares.bytes())
     }
 }

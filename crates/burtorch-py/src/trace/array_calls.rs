@@ -166,7 +166,7 @@ fn add(
 }
 
 /// Processes the path that was right, after it has run.
-type Taken<'a, T> = &'a mut dyn FnMut(&ArrayPath) -> PyResult<T>;
+type Taken<'a, T> = &'a mut dyn FnMut(&mut ArrayPath) -> PyResult<T>;
 
 /// Runs a path; returns whether every guard had the same outcome.
 pub type Running<'a> = &'a mut dyn FnMut(&mut ArrayPath, &[Given<'_>]) -> PyResult<bool>;
@@ -185,7 +185,7 @@ fn run_paths<T>(
         for k in 0..paths.len() {
             if run(&mut paths[k], given)? {
                 paths[..=k].rotate_right(1);
-                return take_from(&paths[0]).map(Some);
+                return take_from(&mut paths[0]).map(Some);
             }
             misses += 1;
         }

@@ -272,11 +272,13 @@ impl ArrayPath {
     }
 
     /// The results of the last run.
-    pub fn results<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let runner = self.runner.as_ref().into_iter();
-        let leaves =
-            runner.flat_map(|runner| self.kinds.iter().enumerate().map(|(k, &kind)| runner.result(py, k, kind)));
-        let leaves = leaves.collect::<PyResult<Vec<_>>>()?;
+    pub fn results<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let mut leaves = Vec::with_capacity(self.kinds.len());
+        if let Some(runner) = &mut self.runner {
+            for (k, &kind) in self.kinds.iter().enumerate() {
+                leaves.push(runner.result(py, k, kind)?);
+            }
+        }
         self.results.build(py, &mut leaves.into_iter())
     }
 

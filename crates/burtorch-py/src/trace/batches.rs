@@ -83,7 +83,7 @@ impl Batches {
         of: Of,
         [x, y]: [&Bound<'py, PyAny>; 2],
         by: Running<'_>,
-        take: &mut dyn FnMut(&ArrayPath) -> PyResult<T>,
+        take: &mut dyn FnMut(&mut ArrayPath) -> PyResult<T>,
     ) -> PyResult<T> {
         let py = x.py();
         let function = match of {

@@ -111,7 +111,7 @@ impl<'py> Out<'py> {
     }
 
     /// Copies the results of a finished path; of a pair only the second part.
-    fn fill_from(&self, py: Python<'py>, path: &ArrayPath, is_pair: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn fill_from(&self, py: Python<'py>, path: &mut ArrayPath, is_pair: bool) -> PyResult<Bound<'py, PyAny>> {
         let results = path.parts().results;
         let (first, nest) = match results.items() {
             [value, gradient] if is_pair => (value.len(), gradient),

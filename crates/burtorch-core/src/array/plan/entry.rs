@@ -16,6 +16,12 @@ pub trait PlanEntries: Sized {
     /// [`Plan::run`].
     fn run(plan: &mut Plan<Self>, arguments: &[Argument<'_, Self>], parameters: &[&[Self]]) -> Result<()>;
 
+    /// [`Plan::take`].
+    fn take(plan: &mut Plan<Self>, k: usize) -> Result<Option<Vec<Self>>>;
+
+    /// [`Plan::give`].
+    fn give(plan: &mut Plan<Self>, memory: &mut dyn FnMut(usize) -> Option<Vec<Self>>) -> Result<()>;
+
     /// [`PassingPlan::new`].
     fn passing_plan(program: &ArrayProgram) -> Result<Option<PassingPlan<Self>>>;
 
@@ -37,6 +43,14 @@ macro_rules! plan_entries {
 
             fn run(plan: &mut Plan<Self>, arguments: &[Argument<'_, Self>], parameters: &[&[Self]]) -> Result<()> {
                 plan.run(arguments, parameters)
+            }
+
+            fn take(plan: &mut Plan<Self>, k: usize) -> Result<Option<Vec<Self>>> {
+                plan.take(k)
+            }
+
+            fn give(plan: &mut Plan<Self>, memory: &mut dyn FnMut(usize) -> Option<Vec<Self>>) -> Result<()> {
+                plan.give(memory)
             }
 
             fn passing_plan(program: &ArrayProgram) -> Result<Option<PassingPlan<Self>>> {
