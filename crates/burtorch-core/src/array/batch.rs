@@ -5,12 +5,18 @@
 //! order; values that do not depend on a row are computed once. Does not know derivatives: those of a batch, and the
 //! batch of a derivative, are compositions.
 
+use std::cell::Cell;
+
 use super::build::ArrayBuilder;
 use super::dims::{Dims, bad};
 use super::expand::inlined;
 use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Dot, Slice, Type, ValueId, View};
+use super::rows::in_blocks;
 use crate::error::Result;
 use crate::scalar::DType;
+
+/// More rows than these run in blocks, if their loops end after different numbers of steps.
+const BLOCK: usize = 256;
 
 impl ArrayProgram {
     /// The program for `rows` rows at once. `in_axes` gives for each argument the axis of the new argument along the
@@ -43,6 +49,9 @@ impl ArrayProgram {
             });
         }
         let new = batch.run(&program, &inputs)?;
+        if batch.ends_apart.get() && rows > BLOCK {
+            return in_blocks(&program, in_axes, rows, &new);
+        }
         let outputs = program.outputs().iter().map(|v| batch.with_rows(new[v.at()])).collect::<Result<Vec<_>>>()?;
         batch.b.finish(&outputs)?.pruned()
     }
@@ -54,11 +63,13 @@ pub(super) struct Batch {
     pub(super) rows: usize,
     /// In a branch that some rows do not take: which rows do. An index of the others may name no element.
     pub(super) taking: Option<ValueId>,
+    /// Whether a loop takes other numbers of steps for some rows.
+    pub(super) ends_apart: Cell<bool>,
 }
 
 impl Batch {
     pub(super) fn new(dtype: DType, rows: usize) -> Result<Batch> {
-        Ok(Batch { b: ArrayBuilder::new(dtype)?, rows, taking: None })
+        Ok(Batch { b: ArrayBuilder::new(dtype)?, rows, taking: None, ends_apart: Cell::new(false) })
     }
 
     /// All instructions, with these arguments: each with whether it has rows. What each value is.
@@ -129,7 +140,7 @@ impl Batch {
         Dims::new(&[&[self.rows], dims].concat())
     }
 
-    fn input(&mut self, ty: Type, axis: usize) -> Result<ValueId> {
+    pub(super) fn input(&mut self, ty: Type, axis: usize) -> Result<ValueId> {
         if axis > ty.dims.rank() {
             return Err(bad("axis of rows", format!("at most {}", ty.dims.rank()), axis.to_string()));
         }
@@ -174,6 +185,13 @@ impl Batch {
                 return self.rows_first(taken, axis);
             }
             &ArrayOp::Take { axis, batch } => ArrayOp::Take { axis: axis + 1, batch: batch + 1 },
+            // The same sorted row for all rows.
+            ArrayOp::Search { .. } if !of[0].1 && dims(0).rank() == 1 => {
+                let led = self.b.dims(of[1].0);
+                let flat = self.b.view(of[1].0, View::Reshape(Dims::new(&[led.size()])?))?;
+                let found = self.b.push(instr.op.clone(), &[of[0].0, flat])?;
+                return self.b.view(found, View::Reshape(led));
+            }
             ArrayOp::Dot(dot) => return self.dot(*dot, of, dims(0)),
             ArrayOp::View(view) => return self.view(view, of[0].0, dims(0)),
             ArrayOp::Sparse(dot) => return self.sparse_of_rows(*dot, of, dims(0)),

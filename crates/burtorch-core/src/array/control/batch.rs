@@ -42,6 +42,7 @@ impl Batch {
         let body = inlined(body)?;
         let (mut inner, inputs) = self.body(&body, has_rows)?;
         let new = inner.run(&body, &inputs)?;
+        self.ends_apart.set(self.ends_apart.get() || inner.ends_apart.get());
         let (mut outputs, mut flags) = (Vec::new(), Vec::new());
         for (k, v) in body.outputs().iter().enumerate() {
             let result = new[v.at()];
@@ -102,6 +103,7 @@ impl Batch {
     /// The loop for rows that are done after different numbers of steps. One more carry counts: the steps of each row, or, where
     /// these are known, those of the loop.
     fn loop_until_done(&mut self, of: &Loop, operands: &[Rowed]) -> Result<Vec<Rowed>> {
+        self.ends_apart.set(true);
         let first = of.first();
         let of_operands = &operands[first..];
         let [captures, carries, slices] = parts(of, of_operands);

@@ -6,7 +6,9 @@
 mod total;
 mod types;
 
+mod blocks;
 mod derivatives;
 mod together;
 
+pub(super) use blocks::in_blocks;
 pub(super) use together::rows_together;
