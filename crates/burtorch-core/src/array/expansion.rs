@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
+use super::instr::{ArrayInstr, ArrayOp};
 use super::row::Row;
 use crate::ops::{Dual, Function, Op, moved, row_partial, row_value, sum_of_moved};
 use crate::scalar::RowMath;
@@ -195,6 +196,23 @@ pub(crate) fn value_of(row: Row) -> Option<Expansion> {
 /// The contribution of a row to operand `k`, with the adjoint as operand 0, operands 1 and 2, and the value as operand 3.
 pub(crate) fn partial_of(row: Row, k: usize) -> Option<Expansion> {
     record::<_, false>(|operands: [_; 4]| partial(row, k, operands))
+}
+
+/// The factor of a contribution that is a product of an adjoint and it, if a function is part of it.
+pub(super) fn factor_of(instr: &ArrayInstr) -> Option<Expansion> {
+    let ArrayOp::Pull(row, k) = instr.op else { return None };
+    let mut formula = partial_of(row, k.into())?;
+    let step = formula.steps[formula.result];
+    let is_adjoint = |arg: usize| formula.steps[arg].op == MathOp::Operand(0);
+    let factor = match (step.op, is_adjoint(step.args[0]), is_adjoint(step.args[1])) {
+        (MathOp::Mul, true, false) => step.args[1],
+        (MathOp::Mul, false, true) => step.args[0],
+        _ => return None,
+    };
+    formula.result = factor;
+    formula.steps.truncate(factor + 1);
+    let has_function = formula.steps.iter().any(|step| matches!(step.op, MathOp::Function(_) | MathOp::Div));
+    (has_function && !formula.reads()[0]).then_some(formula)
 }
 
 /// How fast that contribution changes where the first operand changes as fast as operand 4 and the second as operand 5, of

@@ -10,6 +10,7 @@ use super::dims::{Axes, Dims};
 use super::expand::copied;
 use super::instr::{ArrayOp, ArrayProgram, Comparison, Dot, Element, Reduce, ValueId, View};
 use super::order::small_first;
+use super::repeated::once_along_axes;
 use super::row::Row;
 use super::rows::rows_together;
 use super::simplify::simplified;
@@ -21,7 +22,7 @@ use crate::scalar::DType;
 /// The program in the form that plans accept: without calls and without composed reductions.
 pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
     let program = with_steps_at_once(&without_unread(&hoisted(program)?)?)?;
-    let program = rows_together(&program)?;
+    let program = once_along_axes(&rows_together(&program)?)?;
     let pulled = program.instrs().iter().filter(|instr| matches!(instr.op, ArrayOp::ReducePull(Reduce::Norm2, _)));
     let pulled: HashSet<_> = pulled.map(|instr| instr.operands[1]).collect();
     let program = copied(&program, |b, at, operands| {

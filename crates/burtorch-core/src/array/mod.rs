@@ -67,6 +67,7 @@ mod factors;
 mod forward;
 mod linear;
 mod order;
+mod repeated;
 mod rest;
 mod reverse;
 mod simplify;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use super::super::build::ArrayBuilder;
 use super::super::expand::{copied, written_out_whole};
-use super::super::expansion::{Expansion, MathOp, MathStep, partial_of, value_of};
+use super::super::expansion::{Expansion, MathOp, MathStep, factor_of, partial_of, value_of};
 use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Element, Length, Loop, Reduce, ValueId};
 use super::super::simplify::simplified;
 use super::body::{parts, shared};
@@ -89,23 +89,6 @@ fn weight(program: &ArrayProgram, instr: &ArrayInstr) -> usize {
         ArrayOp::Take { .. } => CALL,
         _ => n.min(CALL),
     }
-}
-
-/// The factor of a contribution that is a product of an adjoint and it, if a function is part of it.
-fn factor_of(instr: &ArrayInstr) -> Option<Expansion> {
-    let ArrayOp::Pull(row, k) = instr.op else { return None };
-    let mut formula = partial_of(row, k.into())?;
-    let step = formula.steps[formula.result];
-    let is_adjoint = |arg: usize| formula.steps[arg].op == MathOp::Operand(0);
-    let factor = match (step.op, is_adjoint(step.args[0]), is_adjoint(step.args[1])) {
-        (MathOp::Mul, true, false) => step.args[1],
-        (MathOp::Mul, false, true) => step.args[0],
-        _ => return None,
-    };
-    formula.result = factor;
-    formula.steps.truncate(factor + 1);
-    let has_function = formula.steps.iter().any(|step| matches!(step.op, MathOp::Function(_) | MathOp::Div));
-    (has_function && !formula.reads()[0]).then_some(formula)
 }
 
 /// A body, and when its values are computed.
