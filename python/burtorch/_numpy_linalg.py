@@ -11,7 +11,7 @@ from burtorch import _arrays, _core
 from burtorch._array_base import array
 from burtorch._numpy_more import cross
 from burtorch._numpy_shapes import matrix_transpose
-from burtorch._numpy_ufuncs import vecdot
+from burtorch._numpy_ufuncs import is_integer, vecdot
 
 TYPE_CHECKING = False  # as in the package
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ def matrix_power(a: Any, n: int) -> Any:
     if n < 0:
         return matrix_power(_core.array_linalg("inv", a)[0], -n)
     if n == 0:
-        return _core.array_of(numpy.broadcast_to(numpy.eye(a.shape[-1]), a.shape), a)
+        return _core.array_of(
+            numpy.broadcast_to(numpy.eye(a.shape[-1], dtype=int if is_integer(a) else float), a.shape), a
+        )
     half = matrix_power(a, n // 2) if n > 1 else None
     square = a if half is None else half @ half
     return square @ a if n % 2 and half is not None else square

@@ -184,7 +184,13 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     before, after = {"full": (m - 1, m - 1), "same": (m // 2, m - m // 2 - 1), "valid": (0, 0)}[mode]
     ends = [numpy.zeros(k, a.dtype) for k in (before, after)]
     padded = concatenate([ends[0], a, ends[1]])
-    windows = padded[numpy.arange(n + before + after - m + 1)[:, None] + numpy.arange(m)]
+    n_places = n + before + after - m + 1
+    if m <= 64:
+        found = padded[:n_places] * v[0]
+        for k in range(1, m):
+            found = found + padded[k : k + n_places] * v[k]
+        return found
+    windows = padded[numpy.arange(n_places)[:, None] + numpy.arange(m)]
     return (windows * v).sum(1) if is_integer(a) and is_integer(v) else windows @ v
 
 
@@ -272,19 +278,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     if side not in ("left", "right"):
         raise ValueError(f"side must be 'left' or 'right', found {side!r}")
     a = array(a) if sorter is None else take(a, sorter)
-    n, v = a.shape[0], _core.array_of(v, a)
-    found, step = (v != v).astype(int) * 0, 1 << a.shape[0].bit_length()
-    while step := step // 2:
-        more = found + step
-        last = take(a, more - 1, mode="clip")
-        holds = is_before(last, v) if side == "left" else ~is_before(v, last)
-        found = _core.array_where((more <= n) & holds, more, found)
-    return found
-
-
-def is_before(x: Any, y: Any) -> Any:
-    """Whether ``x`` is sorted before ``y``: NaN comes last."""
-    return (x < y) | (_core.array_isnan(y) & ~_core.array_isnan(x))
+    return _core.array_search(a, _core.array_of(v, a), side == "right")
 
 
 @public

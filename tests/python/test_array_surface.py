@@ -634,3 +634,28 @@ def test_parameters_are_read_in_bodies():
     products = [np.r_[matrix, x * matrix], np.exp(bias * x[0, 0]), matrix @ x.T, matrix - x, np.outer(bias, bias)]
     products += [total, matrix**2]
     assert same(g(x), products)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_layers_of_plain_arrays_have_the_numbers_of_traced_ones(dtype):
+    table, rows = numbers((5, 3)).astype(dtype), np.array([[4, 0], [1, 1]])
+    w, b, x = numbers((2, 3), 1).astype(dtype), numbers(2, 2).astype(dtype), numbers((4, 3), 3).astype(dtype)
+    cases = [
+        (bt.gather, (table, rows)),
+        (bt.affine, (w, x)),
+        (bt.affine, (w, x[0], b)),
+        (lambda w, x, b: bt.affine(w, x, b, "tanh"), (w, x, b)),
+        (bt.rms_norm, (x, table[0])),
+    ]
+    for f, arguments in cases:
+        found, expected = f(*arguments), bt.function(f, dtype=dtype)(*arguments)
+        assert found.dtype == dtype
+        assert np.array_equal(found, expected)
+    for wrong, error in (
+        (lambda: bt.gather(table, np.array([5])), IndexError),
+        (lambda: bt.affine(w, np.ones(4)), ValueError),
+        (lambda: bt.rms_norm(x, np.ones(2)), ValueError),
+        (lambda: bt.rms_norm(x, np.ones(1)), ValueError),
+    ):
+        with pytest.raises(error):
+            wrong()

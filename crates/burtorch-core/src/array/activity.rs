@@ -8,7 +8,8 @@ use super::instr::{Apart, ArrayInstr, ArrayOp, ArrayProgram, Element, Length, Lo
 pub(super) fn moves(op: &ArrayOp, k: usize) -> bool {
     match op {
         ArrayOp::Row(row) => row.moves(k),
-        ArrayOp::Compare(_) | ArrayOp::Convert(_) | ArrayOp::ArgExtreme { .. } | ArrayOp::ArgSort => false,
+        ArrayOp::Compare(_) | ArrayOp::Convert(_) | ArrayOp::ArgExtreme { .. } => false,
+        ArrayOp::ArgSort | ArrayOp::Search { .. } => false,
         ArrayOp::Select => k > 0,
         ArrayOp::Take { .. } | ArrayOp::After => k == 0,
         ArrayOp::ScatterAdd { .. } => k != 1,

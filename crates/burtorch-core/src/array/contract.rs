@@ -17,8 +17,7 @@ impl ArrayBuilder {
             if is_sparse(x)? || is_sparse(y)? {
                 return b.sparse_product(x, y);
             }
-            let x = b.convert(x, Element::Float)?;
-            let y = b.convert(y, Element::Float)?;
+            let [x, y] = b.factors([x, y])?;
             let (dx, dy) = (b.dims(x), b.dims(y));
             if dx.rank() == 0 || dy.rank() == 0 {
                 return Err(bad("operands of a matrix product", "arrays with axes".into(), format!("{dx} and {dy}")));
@@ -36,12 +35,35 @@ impl ArrayBuilder {
             let batch = batch_x.broadcast(&batch_y)?;
             let x = b.broadcast_to(x, Dims::new(&[&batch, &last_x[..]].concat())?)?;
             let y = b.broadcast_to(y, Dims::new(&[&batch, &last_y[..]].concat())?)?;
-            let z = b.push(ArrayOp::Dot(Dot::default()), &[x, y])?;
+            let z = b.matrix_product(x, y)?;
             let mut extents = batch.to_vec();
             extents.extend((dx.rank() > 1).then_some(last_x[0]));
             extents.extend((dy.rank() > 1).then_some(last_y[1]));
             b.view(z, View::Reshape(Dims::new(&extents)?))
         })
+    }
+
+    /// Both as integers, or as floats where one of them is.
+    fn factors(&mut self, of: [ValueId; 2]) -> Result<[ValueId; 2]> {
+        let is_float = of.iter().any(|&v| self.type_of(v).element == Element::Float);
+        let mut found = of;
+        for v in &mut found {
+            *v = if is_float { self.convert(*v, Element::Float)? } else { self.countable(*v)? };
+        }
+        Ok(found)
+    }
+
+    /// The products of matrices with equal extents before them; of integers as sums of products, which are exact.
+    fn matrix_product(&mut self, x: ValueId, y: ValueId) -> Result<ValueId> {
+        if self.type_of(x).element == Element::Float {
+            return self.push(ArrayOp::Dot(Dot::default()), &[x, y]);
+        }
+        let (dx, dy) = (self.dims(x), self.dims(y));
+        let batch = dx.rank() - 2;
+        let x = self.reshape(x, &[&dx[..], &[1]].concat())?;
+        let y = self.reshape(y, &[&dy[..batch], &[1], &dy[batch..]].concat())?;
+        let products = self.row(Op::Mul, &[x, y])?;
+        self.reduce(Reduce::Sum, products, Some(&[-2]), false)
     }
 
     /// NumPy's `dot`: a product with a number, otherwise the sum over the last axis of `x` and the last but one of `y`.
@@ -116,9 +138,10 @@ impl ArrayBuilder {
             }
         }
         let extent = |label: usize| extents.iter().find(|(l, _)| *l == label).map_or(1, |(_, n)| *n);
+        let is_float = operands.iter().any(|(v, _)| self.type_of(*v).element == Element::Float);
         let mut ready = Vec::with_capacity(operands.len());
         for (mut v, mut labels) in operands {
-            v = self.convert(v, Element::Float)?;
+            v = if is_float { self.convert(v, Element::Float)? } else { self.countable(v)? };
             let full: Vec<_> = labels.iter().map(|&label| extent(label)).collect();
             v = self.broadcast_to(v, Dims::new(&full)?)?;
             while let Some((i, j)) = repeated(&labels) {
@@ -190,7 +213,7 @@ impl ArrayBuilder {
             let rows: Vec<usize> = if batch.is_empty() { vec![] } else { size(&of_batch).to_vec() };
             let x = self.arranged(x, &of_x, &[&batch, &left, &summed], &[&rows, &size(&m), &k])?;
             let y = self.arranged(y, &of_y, &[&batch, &summed, &right], &[&rows, &k, &size(&n)])?;
-            self.push(ArrayOp::Dot(Dot::default()), &[x, y])?
+            self.matrix_product(x, y)?
         };
         Ok((self.reshape(product, &[&of_batch[..], &m, &n].concat())?, labels))
     }

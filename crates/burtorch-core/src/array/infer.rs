@@ -189,10 +189,20 @@ impl ArrayOp {
                 in_rank(of[0].dims.rank().saturating_sub(1), &of[0].dims)?;
                 Ok(vec![Type { dims: of[0].dims, element: Int }])
             }
+            ArrayOp::Search { .. } => {
+                elements(of, &[if of[0].element == Int { Int } else { Float }; 2])?;
+                let [rows, others] = [of[0].dims.split_last(), of[1].dims.split_last()];
+                match rows.zip(others) {
+                    Some(((_, rows), (_, others))) if rows == others => {}
+                    _ => return Err(bad("rows to search", of[0].dims.to_string(), of[1].dims.to_string())),
+                }
+                Ok(vec![Type { dims: of[1].dims, element: Int }])
+            }
             ArrayOp::Cumulate { axis, .. } => {
-                elements(of, &[Float; 2])?;
+                let element = if of[0].element == Int { Int } else { Float };
+                elements(of, &[element; 2])?;
                 in_rank(*axis, &of[0].dims)?;
-                float(same_dims(of)?)
+                Ok(vec![Type { dims: same_dims(of)?, element }])
             }
             ArrayOp::Dot(dot) => {
                 elements(of, &[Float; 2])?;
@@ -303,7 +313,7 @@ impl ArrayOp {
             ArrayOp::Pull(row, _) => 2 + row.arity(),
             ArrayOp::Compare(Comparison::IsNan | Comparison::IsUnreached) => 1,
             ArrayOp::Compare(_) | ArrayOp::Dot(_) | ArrayOp::Sparse(_) | ArrayOp::Take { .. } => 2,
-            ArrayOp::Accumulate | ArrayOp::AccumulateAt(_) | ArrayOp::TriSolve(_) => 2,
+            ArrayOp::Accumulate | ArrayOp::AccumulateAt(_) | ArrayOp::TriSolve(_) | ArrayOp::Search { .. } => 2,
             ArrayOp::LuSolve(_) => 4,
             ArrayOp::Select | ArrayOp::ReducePull(..) | ArrayOp::ScatterAdd { .. } | ArrayOp::MulAdd { .. } => 3,
             ArrayOp::Cumulate { kind: Cumulate::Recurrence, .. } => 2,

@@ -61,6 +61,12 @@ pub enum ArrayOp {
     /// The indices that sort each row along the last axis, in ascending order: equal numbers keep their order, and NaNs
     /// come last.
     ArgSort,
+    /// How many elements of a row of sorted ones come before each element of the other operand: those that are smaller, or,
+    /// from the right, those that are not larger. NaNs come last.
+    Search {
+        /// From the right.
+        right: bool,
+    },
     /// A running result along an axis, or from its end.
     Cumulate {
         /// The kind.

@@ -151,6 +151,23 @@ impl ArrayBuilder {
     }
 
     /// The value, with integers in place of a mask.
+    /// How many of the sorted elements come before each element of `x`, of equal ones all if `right`; NaNs come last.
+    pub fn search_sorted(&mut self, sorted: ValueId, x: ValueId, right: bool) -> Result<ValueId> {
+        self.whole(|b| {
+            let mut operands = [b.countable(sorted)?, b.countable(x)?];
+            if operands.iter().any(|&v| b.type_of(v).element == Element::Float) {
+                for v in &mut operands {
+                    *v = b.convert(*v, Element::Float)?;
+                }
+            }
+            let [sorted, x] = operands;
+            let dims = b.dims(x);
+            let flat = b.view(x, View::Reshape(Dims::new(&[dims.size()])?))?;
+            let found = b.push(ArrayOp::Search { right }, &[sorted, flat])?;
+            b.view(found, View::Reshape(dims))
+        })
+    }
+
     pub(super) fn countable(&mut self, x: ValueId) -> Result<ValueId> {
         self.check(x)?;
         if self.type_of(x).element == Element::Mask { self.convert(x, Element::Int) } else { Ok(x) }
@@ -159,7 +176,7 @@ impl ArrayBuilder {
     /// Running sums along an axis.
     pub fn cumsum(&mut self, x: ValueId, axis: isize) -> Result<ValueId> {
         self.whole(|b| {
-            let x = b.convert(x, Element::Float)?;
+            let x = b.countable(x)?;
             let axis = b.dims(x).axis(axis)?;
             b.push(ArrayOp::Cumulate { kind: Cumulate::Sum, axis, reverse: false }, &[x])
         })
@@ -168,7 +185,7 @@ impl ArrayBuilder {
     /// Running products along an axis.
     pub fn cumprod(&mut self, x: ValueId, axis: isize) -> Result<ValueId> {
         self.whole(|b| {
-            let x = b.convert(x, Element::Float)?;
+            let x = b.countable(x)?;
             let axis = b.dims(x).axis(axis)?;
             b.running_product(x, axis, false)
         })
@@ -187,7 +204,11 @@ impl ArrayBuilder {
             slices[axis] = Slice { start, step: 1, count };
             slices
         };
-        let zero = self.literal(0.0)?;
+        // A sum with -0 keeps the sign of a product that is 0.
+        let zero = match self.type_of(x).element {
+            Element::Int => self.push(ArrayOp::Integer(0), &[])?,
+            _ => self.literal(-0.0)?,
+        };
         let (head_x, tail_x) = (self.slice(x, &at(head))?, self.slice(x, &at(tail))?);
         let (head_0, tail_0) =
             (self.broadcast_to(zero, self.dims(head_x))?, self.broadcast_to(zero, self.dims(tail_x))?);

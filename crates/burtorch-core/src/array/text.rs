@@ -58,6 +58,7 @@ impl ArrayOp {
             ArrayOp::ArgExtreme { axis, largest } => {
                 (if *largest { "argmax" } else { "argmin" }.into(), format!("axis={axis}"))
             }
+            ArrayOp::Search { right } => plain(if *right { "searchsorted_right" } else { "searchsorted" }),
             ArrayOp::Cumulate { kind, axis, reverse } => {
                 let name = if *kind == Cumulate::Sum { "cumsum" } else { "recurrence" };
                 (name.into(), format!("axis={axis}{}", if *reverse { " reverse" } else { "" }))

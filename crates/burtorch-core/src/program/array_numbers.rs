@@ -113,6 +113,10 @@ impl Numbers {
                 plain("argument")
             }
             ArrayOp::ArgSort => plain("argsort"),
+            ArrayOp::Search { right } => {
+                self.0.push(u64::from(*right));
+                plain("search")
+            }
             ArrayOp::Cumulate { kind, axis, reverse } => {
                 self.one_of(&CUMULATIONS, kind);
                 self.0.extend([*axis as u64, u64::from(*reverse)]);
@@ -345,6 +349,7 @@ impl Read<'_> {
             "reduce pull" => ArrayOp::ReducePull(self.one_of(&REDUCTIONS)?, self.axes()?),
             "argument" => ArrayOp::ArgExtreme { axis: self.axis()?, largest: self.flag()? },
             "argsort" => ArrayOp::ArgSort,
+            "search" => ArrayOp::Search { right: self.flag()? },
             "cumulate" => {
                 ArrayOp::Cumulate { kind: self.one_of(&CUMULATIONS)?, axis: self.axis()?, reverse: self.flag()? }
             }

@@ -133,6 +133,11 @@ pub fn affine<'py>(
 /// `x / sqrt(mean of x^2 + epsilon)` along the last axis, times a weight.
 pub fn rms_norm<'py>(x: &Any<'py>, weight: &Any<'py>, epsilon: f64) -> PyResult<Any<'py>> {
     let made = of_two(x, weight, |b, x, weight| {
+        let [features, gains] = [x, weight].map(|v| b.type_of(v).dims.last().copied());
+        if features != gains {
+            let [left, right] = [features, gains].map(|n| n.unwrap_or(1));
+            return Err(burtorch_core::Error::LengthMismatch { op: "rms_norm (features, and gains)", left, right });
+        }
         let share = b.rms_norm(x, Some(&[-1]), epsilon)?;
         b.row(Op::PRODUCT, &[share, weight])
     });
@@ -195,6 +200,12 @@ fn array_take_along_axis<'py>(x: Any<'py>, indices: Any<'py>, axis: isize) -> Ma
 #[pyfunction]
 fn array_sort<'py>(x: Any<'py>, axis: isize, indices: bool) -> Made<'py> {
     of(&x, |b, x| if indices { b.argsort(x, axis) } else { b.sort(x, axis) })
+}
+
+/// How many of the sorted elements come before each element of `x`, of equal ones all if `right`.
+#[pyfunction]
+fn array_search<'py>(row: Any<'py>, x: Any<'py>, right: bool) -> Made<'py> {
+    of_two(&row, &x, |b, row, x| b.search_sorted(row, x, right))
 }
 
 /// Quantiles along an axis, along a new first one; the median for None.
@@ -338,6 +349,21 @@ pub fn evaluated<'py>(
     }
 }
 
+/// The same if all of them are arrays of numbers, else nothing.
+pub fn evaluated_on_numbers<'py>(
+    arguments: &[&Any<'py>],
+    function: impl FnOnce(&[Any<'py>]) -> PyResult<Any<'py>>,
+) -> PyResult<Option<Any<'py>>> {
+    let [first, ..] = arguments else { return Ok(None) };
+    for argument in arguments {
+        if !matches!(Given::of(argument)?, Some(Given::Numbers(..))) {
+            return Ok(None);
+        }
+    }
+    let arguments: Vec<_> = arguments.iter().map(|&x| x.clone()).collect();
+    evaluated(first.py(), &arguments, function)
+}
+
 /// The same for a Python function.
 #[pyfunction]
 #[pyo3(signature = (function, *arguments))]
@@ -379,6 +405,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(array_dot, m)?)?;
     m.add_function(wrap_pyfunction!(array_tensordot, m)?)?;
     m.add_function(wrap_pyfunction!(array_take_along_axis, m)?)?;
+    m.add_function(wrap_pyfunction!(array_search, m)?)?;
     m.add_function(wrap_pyfunction!(array_sort, m)?)?;
     m.add_function(wrap_pyfunction!(array_quantiles, m)?)?;
     m.add_function(wrap_pyfunction!(array_broadcast_to, m)?)?;

@@ -8,7 +8,7 @@ use burtorch_core::{Range, Tensor, View};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::array::{self, functions::any_array};
+use crate::array::{self, functions::any_array, functions::evaluated_on_numbers};
 use crate::convert::arguments::activation_named;
 use crate::convert::errors::{IntoPython, if_any};
 use crate::graph::cell::{AnyGraph, Cell};
@@ -21,8 +21,8 @@ use crate::params::{PyParameters, PyTensor};
 /// Rows of a matrix of parameters, concatenated: embeddings.
 ///
 /// Args:
-///     table: a tensor of shape (rows, width), or an Array.
-///     rows: an Array of integers, and then the result is an Array; or TokenIds, an int, or a sequence of ints; on a graph of lanes TokenIds give each lane its own rows.
+///     table: a tensor of shape (rows, width), an Array or an array.
+///     rows: an Array of integers, and then the result is an Array; an array of them beside an array; or TokenIds, an int, or a sequence of ints; on a graph of lanes TokenIds give each lane its own rows.
 ///
 /// Returns a Vector of `len(rows) * width` scalars, one block on the current graph. Costs a copy; the backward pass touches only
 /// these rows.
@@ -42,6 +42,9 @@ use crate::params::{PyParameters, PyTensor};
 fn gather_function<'py>(table: &Bound<'py, PyAny>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if any_array(&[table.clone(), rows.clone()]) {
         return array::functions::gather(table, rows);
+    }
+    if let Some(found) = evaluated_on_numbers(&[table, rows], |of| array::functions::gather(&of[0], &of[1]))? {
+        return Ok(found);
     }
     gather(table.cast()?, rows)
 }
@@ -69,7 +72,7 @@ pub fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> Py
 /// `f(W x + b)` for a matrix of parameters and a Vector: a dense layer as one block, and one more for f.
 ///
 /// Args:
-///     weight: a tensor of shape (n_out, n_in).
+///     weight: a tensor of shape (n_out, n_in); with arrays or Arrays, rows of `x` give rows of results.
 ///     x: a Vector, or a sequence of Values and Vectors (concatenated without a copy), n_in scalars in all.
 ///     bias: a tensor of n_out numbers, or None.
 ///     activation: f: None or "identity", "tanh", "relu", "sigmoid".
@@ -97,6 +100,11 @@ fn affine<'py>(
     let activation = activation_named(x.py(), activation)?;
     if any_array(&[weight.clone(), x.clone()]) || bias.is_some_and(|bias| any_array(std::slice::from_ref(bias))) {
         return array::functions::affine(weight, x, bias, activation);
+    }
+    let operands: Vec<_> = [weight, x].into_iter().chain(bias).collect();
+    let of_arrays = |of: &[Bound<'py, PyAny>]| array::functions::affine(&of[0], &of[1], of.get(2), activation);
+    if let Some(found) = evaluated_on_numbers(&operands, of_arrays)? {
+        return Ok(found);
     }
     let bias = bias.map(|bias| bias.cast::<PyTensor>()).transpose()?;
     affine_of(weight.cast()?, x, bias, activation)

@@ -13,6 +13,7 @@ use super::integers;
 use super::math::ArrayFloat;
 use super::memory::{Bank, room};
 use super::place::{Along, Place, Source, Walk};
+use super::sorted;
 use crate::error::{Error, Result};
 use crate::kernels;
 use crate::ops::products_of_others;
@@ -273,6 +274,7 @@ impl<E: ArrayFloat> Alone<E> {
         let floats = |k: usize| bank.read(of[k].place.source, given);
         let source = |k: usize| ints.read(of[k].place.source, given_ints);
         let whole = |k: usize| &source(k)[of[k].place.offset..][..of[k].size()];
+        let whole_floats = |k: usize| &floats(k)[of[k].place.offset..][..of[k].size()];
         let gather = |k: usize, to: &mut [i64]| of[k].walk.gather(source(k), 0, &mut to[..of[k].size()]);
         match &self.op {
             ArrayOp::Copy => of[0].walk.gather(source(0), 0, to),
@@ -285,15 +287,34 @@ impl<E: ArrayFloat> Alone<E> {
                 if of[0].element == Element::Int {
                     integers::arg_extreme(along, *largest, whole(0), to);
                 } else {
-                    integers::arg_extreme(along, *largest, &floats(0)[of[0].place.offset..][..of[0].size()], to);
+                    integers::arg_extreme(along, *largest, whole_floats(0), to);
+                }
+            }
+            ArrayOp::Cumulate { kind, axis, reverse } => {
+                let along = Along::new(&self.ty.dims, *axis, axis + 1);
+                match kind {
+                    Cumulate::Sum => running(along, *reverse, whole(0), to, |_, before: i64, x| before.wrapping_add(x)),
+                    Cumulate::Recurrence => {
+                        let a = whole(0);
+                        let next = |at: usize, before: i64, b| a[at].wrapping_mul(before).wrapping_add(b);
+                        running(along, *reverse, whole(1), to, next);
+                    }
                 }
             }
             ArrayOp::ArgSort => {
                 let n = of[0].place.dims.last().copied().unwrap_or(1);
                 if of[0].element == Element::Int {
-                    integers::arg_sort(n, whole(0), to)?;
+                    sorted::arg_sort(n, whole(0), to)?;
                 } else {
-                    integers::arg_sort(n, &floats(0)[of[0].place.offset..][..of[0].size()], to)?;
+                    sorted::arg_sort(n, whole_floats(0), to)?;
+                }
+            }
+            ArrayOp::Search { right } => {
+                let [n, m] = [0, 1].map(|k| of[k].place.dims.last().copied().unwrap_or(1));
+                if of[0].element == Element::Int {
+                    sorted::search([n, m], *right, whole(0), whole(1), to)?;
+                } else {
+                    sorted::search([n, m], *right, whole_floats(0), whole_floats(1), to)?;
                 }
             }
             ArrayOp::Convert(_) => {
@@ -386,7 +407,7 @@ fn joined<T: Copy + Default>(of: &[Operand], axis: usize, to: &mut [T], gather: 
 }
 
 /// `to[i] = next(position, to[i - 1], x[i])` along an axis, from `to[0] = next(position, 0, x[0])`; sums begin with x itself.
-fn running<E: ArrayFloat>(along: Along, reverse: bool, x: &[E], to: &mut [E], next: impl Fn(usize, E, E) -> E) {
+fn running<T: Copy>(along: Along, reverse: bool, x: &[T], to: &mut [T], next: impl Fn(usize, T, T) -> T) {
     let Along { n, inner, .. } = along;
     for first in along.rows() {
         let mut before = None;

@@ -14,6 +14,7 @@ use super::math::{ArrayFloat, BlockOp, arity, compute};
 use super::memory::Bank;
 use super::place::{Source, Walk};
 use super::reducer::Reducer;
+use super::turned::Turned;
 use super::work::{Arg, Work};
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -38,6 +39,8 @@ pub(super) struct Chain<E> {
     pub(super) streams: Vec<Stream>,
     /// Blocks that hold one number throughout: the stream and the block.
     pub(super) repeated: Vec<(usize, usize)>,
+    /// Rows of streams that are columns in memory.
+    pub(super) turned: Vec<Turned<E>>,
     pub(super) work: Vec<Work>,
     pub(super) reducers: Vec<Reducer<E>>,
     /// Places in short arrays, for each number of the shape.
@@ -57,6 +60,7 @@ impl<E: ArrayFloat> Chain<E> {
         given: &impl Fn(Source) -> &'a [E],
     ) -> Result<()> {
         let first = self.size.min(self.block);
+        self.turned.iter_mut().for_each(Turned::begin);
         for &(stream, to) in &self.repeated {
             let Stream { source, walk } = self.streams[stream];
             // Of no numbers there is none to repeat.
@@ -111,7 +115,11 @@ impl<E: ArrayFloat> Chain<E> {
                     }
                     Work::Gather { stream, to } => {
                         let Stream { source, walk } = &self.streams[stream];
-                        walk.gather(bank.read(*source, given), start, &mut blocks[to][..n]);
+                        let (from, to) = (bank.read(*source, given), &mut blocks[to][..n]);
+                        match self.turned.iter_mut().find(|turned| turned.stream == stream) {
+                            Some(turned) => turned.gather(walk, from, start, self.size, to),
+                            None => walk.gather(from, start, to),
+                        }
                     }
                     Work::GatherRows { stream, row, to } => {
                         let Stream { source, walk } = &self.streams[stream];

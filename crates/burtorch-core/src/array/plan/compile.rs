@@ -17,6 +17,7 @@ use super::numbers::Numbers;
 use super::place::{Place, Source, Walk};
 use super::reducer::Reducer;
 use super::shared::{in_one_pass, side_by_side};
+use super::turned::Turned;
 use super::work::{Arg, Work, fused, in_pairs, kept_in_place, live, with_few_blocks};
 use crate::error::Result;
 use crate::interrupt;
@@ -152,7 +153,14 @@ impl<E: ArrayFloat> Compiled<E> {
         for reducer in &mut reducers {
             reducer.give(room(reducer.state_len())?);
         }
+        let mut turned = Vec::new();
+        for work in &work {
+            if let Work::Gather { stream, .. } = *work {
+                turned.extend(Turned::new(stream, &walks[stream].walk, size)?);
+            }
+        }
         let chain = Chain {
+            turned,
             size,
             block: (most / row).max(1) * row,
             streams: walks,

@@ -211,6 +211,16 @@ impl<E: ArrayFloat> Product<E> {
         if k == 0 {
             return to.fill(<E as Real>::of(0.0));
         }
+        if k == 1 {
+            // One number times each of the others.
+            let ((one, from), (others, start, step)) = if m == 1 {
+                ((x, from_x), (y, from_y, self.y.steps[1]))
+            } else {
+                ((y, from_y), (x, from_x, self.x.steps[0]))
+            };
+            let others = strided(others, start, step, &mut self.workspace[..m * n]);
+            return kernels::outer(&one[from..=from], others, to);
+        }
         // The vector, and for the others: the numbers, where they start, the step from one to the next, the step inside.
         let (vector, others) = if m == 1 {
             ((x, from_x, self.x.steps[1]), (y, from_y, self.y.steps[1], self.y.steps[0]))

@@ -3,13 +3,9 @@
 //! Promises: wrapping arithmetic, as in NumPy, and division toward negative infinity; a division by 0 gives 0. Does not
 //! know plans.
 
-use std::cmp::Ordering;
-
 use super::super::instr::{Comparison, Reduce};
 use super::super::row::Row;
 use super::place::Along;
-use crate::error::Result;
-use crate::interrupt;
 use crate::ops::Op;
 
 /// An elementwise op that is exact on integers.
@@ -116,66 +112,5 @@ fn first_best<T: Copy + PartialOrd>(along: Along, x: &[T], to: &mut [i64], beats
                 }
             }
         }
-    }
-}
-
-/// Parts of a row that are sorted without a question whether to end early have no more numbers.
-const PART: usize = 1 << 15;
-
-/// The indices that sort rows of `n`: equal numbers by index, those that are no numbers last.
-pub(super) fn arg_sort<T: Copy + PartialOrd>(n: usize, x: &[T], to: &mut [i64]) -> Result<()> {
-    let mut work = interrupt::Work::default();
-    for (x, to) in x.chunks_exact(n.max(1)).zip(to.chunks_exact_mut(n.max(1))) {
-        to.iter_mut().zip(0..).for_each(|(to, k)| *to = k);
-        let is_nan = |x: T| x.partial_cmp(&x).is_none();
-        sort_parts(to, &mut work, |&i, &j| {
-            let (a, b) = (x[i as usize], x[j as usize]);
-            // No number is equal to another one that is none.
-            let by_number = a.partial_cmp(&b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)));
-            if by_number == Ordering::Equal { i.cmp(&j) } else { by_number }
-        })?;
-    }
-    Ok(())
-}
-
-/// Sorts different numbers: what is long is parted at one of its numbers until all is short. The larger part waits, so that no
-/// more than 64 do.
-fn sort_parts(all: &mut [i64], work: &mut interrupt::Work, order: impl Fn(&i64, &i64) -> Ordering) -> Result<()> {
-    let (mut waiting, mut n_waiting) = ([(0, 0); usize::BITS as usize], 0);
-    let (mut start, mut end) = (0, all.len());
-    loop {
-        let part = &mut all[start..end];
-        let n = part.len();
-        work.add(n)?;
-        if n <= PART {
-            part.sort_unstable_by(&order);
-            if n_waiting == 0 {
-                return Ok(());
-            }
-            n_waiting -= 1;
-            (start, end) = waiting[n_waiting];
-            continue;
-        }
-        let mut samples: [i64; 9] = std::array::from_fn(|k| part[k * (n - 1) / 8]);
-        samples.sort_unstable_by(&order);
-        let pivot = samples[4];
-        let mut below = 0;
-        for k in 0..n {
-            interrupt::ask_at(k)?;
-            if order(&part[k], &pivot) == Ordering::Less {
-                part.swap(k, below);
-                below += 1;
-            }
-        }
-        if below < n / 16 || below > n - n / 16 {
-            // Samples that say little of the rest, which those of the next part may do as well.
-            below = n / 2;
-            part.select_nth_unstable_by(below, &order);
-        }
-        let middle = start + below;
-        let is_left_larger = below > n / 2;
-        waiting[n_waiting] = if is_left_larger { (start, middle) } else { (middle, end) };
-        n_waiting += 1;
-        (start, end) = if is_left_larger { (middle, end) } else { (start, middle) };
     }
 }

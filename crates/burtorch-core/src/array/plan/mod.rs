@@ -1,6 +1,6 @@
 //! A program compiled for fixed shapes.
 //!
-//! Promises: after its creation a plan allocates nothing; a refused run gives no results; results remain until the next
+//! Promises: after its creation a plan allocates nothing, but for results that were taken out; a refused run gives no results; results remain until the next
 //! run. Does not know derivatives.
 
 mod argument;
@@ -35,6 +35,7 @@ mod dot;
 mod factors;
 mod indexed;
 mod integers;
+mod sorted;
 
 mod carried;
 mod inner;
@@ -53,6 +54,7 @@ mod choice;
 
 mod rows;
 mod sparse;
+mod turned;
 
 mod flat;
 mod flatten;
@@ -200,6 +202,7 @@ impl<E: ArrayFloat> Plan<E> {
     /// Arguments of another number, element or length, parameters that are too short and indices outside of their axis are
     /// refused; then there are no results.
     pub fn run(&mut self, arguments: &[Argument<'_, E>], parameters: &[&[E]]) -> Result<()> {
+        self.give(|_| None)?;
         self.run_with(arguments, parameters, None)
     }
 
@@ -306,8 +309,12 @@ impl<E: ArrayFloat> Plan<E> {
 
     fn output(&self, k: usize, elements: &[Element]) -> Result<(usize, Dims)> {
         match self.outputs.get(k) {
-            Some((buffer, ty)) if elements.contains(&ty.element) && self.has_run => Ok((*buffer, ty.dims)),
-            _ if !self.has_run => Err(bad("results", "those of a run that ended well".into(), "none yet".into())),
+            Some((buffer, ty)) if elements.contains(&ty.element) && self.has_run && !self.is_out(k) => {
+                Ok((*buffer, ty.dims))
+            }
+            _ if !self.has_run || self.is_out(k) => {
+                Err(bad("results", "those of a run that ended well".into(), "none yet".into()))
+            }
             Some((_, ty)) => Err(bad("element of a result", format!("{elements:?}"), format!("{:?}", ty.element))),
             None => Err(bad("result", format!("less than {}", self.outputs.len()), k.to_string())),
         }
@@ -317,6 +324,34 @@ impl<E: ArrayFloat> Plan<E> {
     pub fn floats(&self, k: usize) -> Result<&[E]> {
         let (buffer, dims) = self.output(k, &[Element::Float, Element::Mask])?;
         Ok(&self.floats.buffers[buffer][..dims.size()])
+    }
+
+    /// Takes result `k` of floats out of the plan, with its memory, if no other value has it. The next run
+    /// makes new memory in its place, unless [`give`](Self::give) has given some.
+    pub fn take(&mut self, k: usize) -> Result<Option<Vec<E>>> {
+        let (buffer, dims) = self.output(k, &[Element::Float])?;
+        let numbers = &mut self.floats.buffers[buffer];
+        let is_whole = self.own[k] && numbers.len() == dims.size();
+        Ok(is_whole.then(|| std::mem::take(numbers)))
+    }
+
+    /// Puts memory, with any numbers, in the place of results that have been taken, or new one.
+    pub fn give(&mut self, mut memory: impl FnMut(usize) -> Option<Vec<E>>) -> Result<()> {
+        for k in 0..self.outputs.len() {
+            if self.is_out(k) {
+                let (buffer, ty) = self.outputs[k];
+                let n = ty.dims.size();
+                self.floats.buffers[buffer] =
+                    memory(n).filter(|numbers| numbers.len() == n).map_or_else(|| room(n), Ok)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether result `k` has been taken.
+    fn is_out(&self, k: usize) -> bool {
+        let Some((buffer, ty)) = self.outputs.get(k) else { return false };
+        ty.element == Element::Float && ty.dims.size() > 0 && self.floats.buffers[*buffer].is_empty()
     }
 
     /// The integers of result `k`, in C order.

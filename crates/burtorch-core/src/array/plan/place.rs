@@ -248,8 +248,36 @@ impl Walk {
         one_by_one(k, n, &mut |numbers, at, stride| run(numbers, at, stride, None));
     }
 
+    /// The length of rows, if these are columns in memory.
+    pub(super) fn turned(&self) -> Option<usize> {
+        let [row, column] = [self.rank.checked_sub(2)?, self.rank - 1];
+        let is_turned = self.strides[row] == 1 && self.extents[row] >= TURNED;
+        (is_turned && self.strides[column].unsigned_abs() >= TURNED && self.extents[column] >= TURNED)
+            .then_some(self.extents[column])
+    }
+
     /// Numbers from `start` on.
     pub(super) fn gather<T: Copy>(&self, from: &[T], start: usize, to: &mut [T]) {
+        let Some(row) = self.turned().filter(|row| to.len() >= TURNED * row) else {
+            return self.gather_parts(from, start, to);
+        };
+        let (rows, stride) = (self.extents[self.rank - 2], self.strides[self.rank - 1]);
+        let mut k = 0;
+        while k < to.len() {
+            let (at, within) = ((start + k) / row % rows, (start + k) % row);
+            let n = if within == 0 && at + TURNED <= rows && to.len() - k >= TURNED * row {
+                self.runs(start + k, 1, |at, _, _| turn(from, at, stride, row, &mut to[k..k + TURNED * row]));
+                TURNED * row
+            } else {
+                let n = (row - within).min(to.len() - k);
+                self.gather_parts(from, start + k, &mut to[k..k + n]);
+                n
+            };
+            k += n;
+        }
+    }
+
+    fn gather_parts<T: Copy>(&self, from: &[T], start: usize, to: &mut [T]) {
         self.parts(start, to.len(), |numbers, at, stride, tile| {
             let run = &mut to[numbers];
             match (tile, stride) {
@@ -269,6 +297,10 @@ impl Walk {
                 (None, 1) if run.len() < FEW => copy_few(&from[at..at + run.len()], run),
                 (None, 1) => run.copy_from_slice(&from[at..at + run.len()]),
                 (None, 0) => run.fill(from[at]),
+                (None, -1) => {
+                    let from = from[..=at].iter().rev();
+                    run.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+                }
                 _ => {
                     for (k, to) in run.iter_mut().enumerate() {
                         *to = from[at.wrapping_add_signed(stride * k as isize)];
@@ -276,6 +308,20 @@ impl Walk {
                 }
             }
         });
+    }
+}
+
+/// Columns that are read together where they become rows: of f64, those of a line of the cache.
+pub(super) const TURNED: usize = 8;
+
+/// Columns that lie side by side, from `at` on, as rows.
+fn turn<T: Copy>(from: &[T], mut at: usize, stride: isize, row: usize, to: &mut [T]) {
+    let mut rows = to.chunks_exact_mut(row);
+    let mut rows: [&mut [T]; TURNED] = std::array::from_fn(|_| rows.next().unwrap_or_default());
+    for k in 0..row {
+        let columns = &from[at..at + TURNED];
+        rows.iter_mut().zip(columns).for_each(|(row, &x)| row[k] = x);
+        at = at.wrapping_add_signed(stride);
     }
 }
 

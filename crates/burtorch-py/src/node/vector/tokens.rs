@@ -165,6 +165,10 @@ fn rms_norm<'py>(
     if crate::array::functions::any_array(&[x.clone(), weight.clone()]) {
         return crate::array::functions::rms_norm(x, weight, eps);
     }
+    let of_arrays = |of: &[Bound<'py, PyAny>]| crate::array::functions::rms_norm(&of[0], &of[1], eps);
+    if let Some(found) = crate::array::functions::evaluated_on_numbers(&[x, weight], of_arrays)? {
+        return Ok(found);
+    }
     if is_tracing() && !x.is_instance_of::<PyVector>() {
         return Err(needs_arrays(py, "rms_norm()"));
     }
