@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from burtorch import _core
 from burtorch._core import Array, TokenIds
-from burtorch._layers import Linear, Tokens, of_rows
+from burtorch._layers import Linear, of_rows
 from burtorch._module import Module
+from burtorch._tokens import Tokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,13 +39,15 @@ class CharMLP(_core.CharMLP, Module):
 
     def __call__(self, tokens: Any) -> Any:
         """The logits of the symbol after ``tokens``: a Vector on the current graph; for an array with one context per
-        row, an array with one row of logits for each.
+        row, an array with one row of logits for each; for an Array of one context or of several, an Array.
 
         Raises IndexError for a token outside the vocabulary, ValueError for another number of tokens.
         """
-        ids = tokens_of_batch(tokens, self.vocab)
+        ids = tokens if isinstance(tokens, Array) else tokens_of_batch(tokens, self.vocab)
         if ids is None:
             return super().__call__(tokens)
+        if ids.ndim == 1:
+            return self(ids.reshape((1, -1)))[0]
         if ids.shape[1] != self.context:
             raise ValueError(f"a context holds {self.context} tokens, found {ids.shape[1]}")
         return of_rows(self, [self.hidden, self.output], ids, self.embedding)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from burtorch._built_in import GPT, MLP, CharMLP
 from burtorch._core import Parameters, Value, sample_loss
-from burtorch._layers import Block, CausalSelfAttention, Embedding, LayerNorm, Linear, RMSNorm, Tokens
+from burtorch._layers import Embedding, Linear
 from burtorch._module import Module, find_nonfinite, load_state_dict, named_parameters, parameters, state_dict
+from burtorch._tokens import Tokens
+from burtorch._transformer import Block, CausalSelfAttention, LayerNorm, RMSNorm
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:

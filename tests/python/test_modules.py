@@ -1,5 +1,8 @@
 """Layers composed in Python: their values and gradients are those of the built-in GPT."""
 
+import copy
+import pickle
+
 import pytest
 
 import burtorch as bt
@@ -264,3 +267,95 @@ def test_states_may_have_the_shapes_of_tensors(make):
     with pytest.raises((TypeError, ValueError)):
         layer.load_state_dict({"weight": np.array(rows, complex) * 1j, "bias": [0.0, 0.0]})
     assert {name: list(values) for name, values in layer.state_dict().items()} == before
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 3, 8, 9])
+def test_layers_of_arrays_are_the_built_in_gpt(dtype, n):
+    params, theirs = bt.Parameters(dtype=dtype), bt.Parameters(dtype=dtype, seed=2)
+    model = GPT(params)
+    built_in = bt.nn.GPT(theirs, VOCAB, CONTEXT, LAYERS, HEADS, WIDTH)
+    params.values[:] = list(theirs.values)
+    tokens = np.array([[(k * 3 + row) % VOCAB for k in range(n)] for row in range(4)])
+    classes = (tokens * 5 + 1) % VOCAB
+    loss, grad = bt.Oracle(built_in)(tokens, classes)
+    tolerance = 1e-4 if dtype == "float32" else 1e-12
+    mine = bt.Oracle(lambda x, y: bt.mean(bt.softmax_cross_entropy(model(x), y)), params=params)
+    assert mine(tokens, classes)[0] == pytest.approx(loss, rel=tolerance)
+    assert list(params.grads) == pytest.approx(list(grad), abs=tolerance)
+    logits = bt.function(model, dtype=dtype)(tokens)
+    assert logits == pytest.approx(built_in(tokens), abs=tolerance * 10)
+    with bt.Graph(dtype=dtype):
+        assert model(bt.array(tokens[0])).data == pytest.approx(logits[0], abs=tolerance * 10)
+
+
+def test_norms_take_numbers_vectors_and_arrays():
+    params = bt.Parameters(dtype="float64")
+    x = np.array([[3.0, -1.0, 0.5], [1.0, 1.0, 1.0]])
+    norm = bt.nn.LayerNorm(params, 3)
+    norm.weight.values[:], norm.bias.values[:] = [1.0, 2.0, -1.0], [0.0, 0.5, 1.0]
+    expected = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * [1, 2, -1] + [0, 0.5, 1]
+    assert norm(x) == pytest.approx(expected, rel=1e-12)
+    assert norm(bt.array(x)).data == pytest.approx(expected, rel=1e-12)
+    assert norm(x[0].tolist()) == pytest.approx(expected[0].tolist(), rel=1e-12)
+    assert list(norm(bt.Vector(x[0])).data) == pytest.approx(expected[0], rel=1e-12)
+    norm.bias = bt.nn.LayerNorm(params, 3).bias
+    assert norm(x) == pytest.approx(expected - [0, 0.5, 1], rel=1e-12)
+    for layer in (norm, bt.nn.RMSNorm(params, 3)):
+        for wrong in (np.ones(2), np.ones((3, 2)), [1.0], bt.Vector([1.0, 2.0]), bt.array(np.ones(4))):
+            with pytest.raises(ValueError):
+                layer(wrong)
+
+
+def test_embeddings_and_character_models_take_arrays_of_tokens():
+    params = bt.Parameters(dtype="float64", seed=1)
+    table = bt.nn.Embedding(params, 5, 3, positions=4)
+    model = bt.nn.CharMLP(params, vocab=5, context=3, embedding=4, hidden=6)
+    tokens = np.array([[0, 4, 2], [1, 1, 3]])
+    found = bt.function(lambda x: (table(x), model(x), model(x[1])))(tokens)
+    assert found[0][1] == pytest.approx(np.array(table(tokens[1].tolist()).rows()))
+    assert found[1] == pytest.approx(model(tokens))
+    assert found[2] == pytest.approx(model(tokens)[1])
+    for wrong, error in (([5], IndexError), ([0.5], IndexError), ([0] * 5, ValueError)):
+        with pytest.raises(error):
+            table(bt.array(wrong))
+
+
+def test_tokens_are_refused_where_their_numbers_would_be_lost():
+    params = bt.Parameters(dtype="float64")
+    x = bt.nn.Embedding(params, 5, 3)([1, 2])
+    for call in (bt.sum, bt.prod, bt.max, bt.mean, bt.tanh, np.sum, np.max, np.exp, np.concatenate):
+        with pytest.raises(TypeError):
+            call(x)
+    for call in (lambda: x + 1.0, lambda: 1.0 + x, lambda: np.ones(3) + x, lambda: x + np.ones(3)):
+        with pytest.raises(TypeError):
+            call()
+
+
+@pytest.mark.parametrize("kind", [bt.optim.Adam, bt.optim.AdamW, lambda p: bt.optim.SGD(p, lr=0.1, momentum=0.9)])
+def test_optimisers_are_copied_after_their_parameters_have_grown(kind):
+    def steps(optimiser, params, n):
+        for _ in range(n):
+            params.grads[:] = [1.0 + k for k in range(len(params))]
+            optimiser.step()
+        return list(params.values)
+
+    params = bt.Parameters(dtype="float64")
+    params.tensor(3, init=1.0)
+    optimiser = kind(params)
+    steps(optimiser, params, 2)
+    params.tensor(2, init=1.0)
+    before = list(params.values)
+    state = optimiser.save_state()
+    again = copy.deepcopy(optimiser)
+    expected = steps(optimiser, params, 3)
+    assert steps(again, again.params, 3) == expected
+    params.values[:] = before
+    optimiser.load_state(state)
+    assert steps(optimiser, params, 3) == expected
+    for other in (pickle.loads(pickle.dumps(optimiser)), copy.copy(optimiser)):
+        assert other.save_state() == optimiser.save_state()
+    fewer = bt.Parameters(dtype="float64")
+    fewer.tensor(4)
+    with pytest.raises(bt.FormatError):
+        kind(fewer).load_state(state)

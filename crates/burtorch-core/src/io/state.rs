@@ -10,6 +10,7 @@ use super::numbers::Stored;
 use super::sections::{Reader, Section, Writer};
 use crate::error::Result;
 use crate::interrupt::Work;
+use crate::memory::refused;
 use crate::scalar::Float;
 
 /// Seed, stream and position of a random generator.
@@ -59,6 +60,16 @@ pub struct OptimiserState<E> {
 }
 
 impl<E: Float + Stored> OptimiserState<E> {
+    /// The same for `n` parameters, of which those that were added after the last step have zeros, as before their first step.
+    pub fn padded(mut self, n: usize) -> Result<Self> {
+        for column in self.columns.iter_mut().filter(|column| (1..n).contains(&column.len())) {
+            let more = n - column.len();
+            column.try_reserve_exact(more).map_err(|_| refused::<E>(more, "the state of an optimiser"))?;
+            column.resize(n, E::lit(0.0));
+        }
+        Ok(self)
+    }
+
     /// The checkpoint format.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let header = Header { dtype: Some(E::DTYPE), lanes: 1, ..Header::new(Kind::OPTIMISER) };

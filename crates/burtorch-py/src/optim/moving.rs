@@ -19,7 +19,7 @@ pub trait Rule<E: Float> {
     /// Updates these numbers by one step.
     fn step(&mut self, params: &mut Parameters<'_, E>, numbers: &Selection) -> Result<()>;
     /// The state that determines the next steps.
-    fn to_bytes(&self) -> Result<Vec<u8>>;
+    fn to_bytes(&self, params: &Parameters<'_, E>, numbers: &Selection) -> Result<Vec<u8>>;
     /// Restores a saved state.
     fn load_bytes(&mut self, params: &Parameters<'_, E>, numbers: &Selection, bytes: &[u8]) -> Result<()>;
 }
@@ -31,8 +31,8 @@ macro_rules! rule {
                 $Rule::step_of(self, params, numbers)
             }
 
-            fn to_bytes(&self) -> Result<Vec<u8>> {
-                $Rule::to_bytes(self)
+            fn to_bytes(&self, params: &Parameters<'_, $E>, numbers: &Selection) -> Result<Vec<u8>> {
+                self.state().padded(numbers.len_of(params.len()))?.to_bytes()
             }
 
             fn load_bytes(&mut self, params: &Parameters<'_, $E>, numbers: &Selection, bytes: &[u8]) -> Result<()> {
@@ -107,7 +107,14 @@ impl<A: Rule<f32>, B: Rule<f64>> Moving<A, B> {
     /// The state that determines the next steps, besides the numbers and their gradients.
     pub fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         crate::convert::refusals::refuse_reading("the state of an optimiser")?;
-        let bytes = self.rule.with(py, |rule| asked(|| with_rule!(rule, rule => rule.to_bytes())))?.or_raise(py)?;
+        let (numbers, mut bytes) = (&self.trained.numbers, Vec::new());
+        self.on_parameters(py, |both| {
+            bytes = asked(|| match both {
+                Both::F32(rule, params) => rule.to_bytes(params, numbers),
+                Both::F64(rule, params) => rule.to_bytes(params, numbers),
+            })?;
+            Ok(())
+        })?;
         Ok(PyBytes::new(py, &bytes))
     }
 
