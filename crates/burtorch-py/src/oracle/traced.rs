@@ -8,7 +8,7 @@ use std::ops::Range;
 use burtorch_core::Total;
 use burtorch_core::array::OverRows;
 use burtorch_core::sync::Stop;
-use pyo3::exceptions::{PyException, PyIndexError, PyMemoryError};
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyList, PyMemoryView, PySlice, PyTuple};
 
@@ -19,7 +19,7 @@ use crate::array::parts::TakeFloats;
 use crate::array::run::Number;
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::buffer::CallerMemory;
-use crate::convert::errors::{derived, if_any};
+use crate::convert::errors::{derived, if_any, is_final};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::{failed_twice, quietly, text_of};
 use crate::params::PyParameters;
@@ -151,7 +151,7 @@ impl Traced {
         &mut self,
         py: Python<'_>,
         of: Of,
-        take: &mut dyn FnMut(&ArrayPath) -> PyResult<T>,
+        take: &mut dyn FnMut(&mut ArrayPath) -> PyResult<T>,
     ) -> PyResult<Option<T>> {
         self.attempt_by(py, of, &mut |path, given| path.run(py, given), take)
     }
@@ -162,14 +162,12 @@ impl Traced {
         py: Python<'_>,
         of: Of,
         by: Running<'_>,
-        take: &mut dyn FnMut(&ArrayPath) -> PyResult<T>,
+        take: &mut dyn FnMut(&mut ArrayPath) -> PyResult<T>,
     ) -> PyResult<Option<T>> {
         let (Some(batches), Some([x, y])) = (&self.batches, &self.given) else { return Ok(None) };
         match batches.call_by(of, [x.bind(py), y.bind(py)], by, take) {
             Ok(found) => Ok(Some(found)),
-            Err(error) if error.is_instance_of::<PyMemoryError>(py) || !error.is_instance_of::<PyException>(py) => {
-                Err(error)
-            }
+            Err(error) if is_final(py, &error) => Err(error),
             Err(error) => {
                 self.failed = Some(error);
                 Ok(None)

@@ -5,7 +5,6 @@
 
 use burtorch_core::DType;
 use burtorch_core::array::{Dims, Element, Type};
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use super::arguments::Arguments;
@@ -17,6 +16,7 @@ use super::object::Call;
 use super::pytree::Tree;
 use super::state::Path;
 use crate::convert::arrays::Kind;
+use crate::convert::errors::is_final;
 use crate::convert::refusals::needed_arrays;
 
 /// The most numbers for which a body is traced with Values only to be saved.
@@ -33,7 +33,7 @@ pub fn complete(call: &Call<'_>) -> PyResult<()> {
         _ => return Ok(()),
     };
     needed_arrays();
-    traced.or_else(|error| if error.is_instance_of::<PyException>(py) { Ok(()) } else { Err(error) })
+    traced.or_else(|error| if is_final(py, &error) { Err(error) } else { Ok(()) })
 }
 
 /// Traces the last variant of Values with Arrays.

@@ -17,6 +17,7 @@ use super::pytree::Tree;
 use crate::convert::arrays::Kind;
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers::number_of;
+use crate::convert::refusals::needed_arrays;
 use crate::graph::cell::AnyGraph;
 use crate::graph::{PyGraph, wants_no_grad};
 use crate::node::value::is_value;
@@ -132,7 +133,10 @@ pub fn call<'py>(call: &Call<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
     });
     let found = match found {
         // Functions that cannot be traced can still be called with Values.
-        Err(error) if error.get_type(py).name()? == "TraceError" => None,
+        Err(error) if error.get_type(py).name()? == "TraceError" => {
+            needed_arrays();
+            None
+        }
         found => found?,
     };
     let Some((program, results)) = found else { return Ok(None) };

@@ -4,7 +4,6 @@
 //! Promises: a body that computes with many single numbers, or does something that only Values support, is traced with Values,
 //! in this and later calls; so are arguments that Arrays and Values treat differently. Knows no programs.
 
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyTuple};
 
@@ -12,7 +11,7 @@ use super::calls::is_of_a_wrong_type;
 use super::object::Call;
 use crate::array::trial::{self, Trial};
 use crate::convert::arrays::{Array, Kind};
-use crate::convert::errors::BurtorchError;
+use crate::convert::errors::{BurtorchError, is_final};
 use crate::convert::numbers::is_ndarray;
 use crate::convert::refusals::is_tracing;
 use crate::convert::signals::failed_twice;
@@ -43,7 +42,7 @@ pub fn run<'py, T>(
     call.with(|state| state.is_of_arrays = true)?;
     let (done, how) = trial::tried(|| run(Call { with_arrays: true, ..call }));
     let needs_values = match (how, &done) {
-        (Trial::NeedsValues, Err(error)) => error.is_instance_of::<PyException>(py),
+        (Trial::NeedsValues, Err(error)) => !is_final(py, error),
         (Trial::Failed, Err(error)) => is_of_a_wrong_type(py, error) || error.is_instance_of::<BurtorchError>(py),
         _ => false,
     };

@@ -8,7 +8,7 @@
 
 use std::ptr;
 
-use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -18,6 +18,7 @@ use super::state::{FunctionState, Scalars};
 use super::states::{InUse, States, state_of};
 use super::{audit, calls, derivatives, file, gradients, long_arrays, map, sparse, transforms};
 use crate::convert::entry::{caught, entered, raise_python};
+use crate::convert::errors::is_final;
 use crate::convert::refusals::{NeedsArrays, is_tracing, needed_arrays};
 use crate::convert::signals::{failed_twice, text_of};
 use crate::node::parameter::PyParameter;
@@ -280,12 +281,12 @@ pub fn or_with_arrays<'py, T>(
 ) -> PyResult<T> {
     let Err(error) = done else { return done };
     let needs = if is_tracing() { NeedsArrays::No } else { needed_arrays() };
-    if needs == NeedsArrays::No {
+    let call = make();
+    if needs == NeedsArrays::No || is_final(call.py(), &error) {
         return Err(error);
     }
-    let call = make();
     match call.with(|state| state.uses_arrays = true).and_then(|()| again()) {
-        Err(with_arrays) if needs == NeedsArrays::Perhaps && with_arrays.is_instance_of::<PyException>(call.py()) => {
+        Err(with_arrays) if needs == NeedsArrays::Perhaps && !is_final(call.py(), &with_arrays) => {
             call.with(|state| state.uses_arrays = false)?;
             Err(failed_twice(call.py(), &with_arrays, error))
         }
