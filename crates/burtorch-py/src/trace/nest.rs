@@ -45,6 +45,22 @@ impl HoldsObjects for Nest {
     }
 }
 
+/// Whether it is a named tuple.
+pub fn is_named_tuple(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is_subclass = object.is_instance_of::<PyTuple>() && !object.is_exact_instance_of::<PyTuple>();
+    Ok(is_subclass && object.hasattr(pyo3::intern!(object.py(), "_make"))?)
+}
+
+/// Whether it is an OrderedDict or a defaultdict, which count as dicts.
+pub fn is_dict_of_collections(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if !object.is_instance_of::<PyDict>() || object.is_exact_instance_of::<PyDict>() {
+        return Ok(false);
+    }
+    let collections = object.py().import("collections")?;
+    let is_one = |name| object.is_instance(&collections.getattr(name)?);
+    Ok(is_one("OrderedDict")? || is_one("defaultdict")?)
+}
+
 impl Nest {
     /// Flattens an object; its leaves are appended to `leaves`, in order.
     pub fn of<'py>(object: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>>) -> PyResult<Nest> {
@@ -70,15 +86,18 @@ impl Nest {
             Ok(parts)
         };
         if let Ok(tuple) = object.cast::<PyTuple>() {
-            let is_plain = tuple.is_exact_instance_of::<PyTuple>();
-            let class = (!is_plain && tuple.hasattr(pyo3::intern!(py, "_make"))?).then(|| object.get_type());
+            let class = is_named_tuple(object)?.then(|| object.get_type());
             let class = class.map(|class| class.into_any().unbind());
             return Ok(Nest::Sequence { is_tuple: true, class, items: parts(&mut tuple.iter())? });
         }
         if let Ok(list) = object.cast::<PyList>() {
             return Ok(Nest::Sequence { is_tuple: false, class: None, items: parts(&mut list.iter())? });
         }
-        if let Ok(dict) = object.cast_exact::<PyDict>() {
+        let plain = match is_dict_of_collections(object)? {
+            true => py.get_type::<PyDict>().call1((object,))?,
+            false => object.clone(),
+        };
+        if let Ok(dict) = plain.cast_exact::<PyDict>() {
             // Keys are compared at every call, and a comparison must run no user code.
             if let Some(key) = dict.keys().iter().find(|key| !key.is_exact_instance_of::<PyString>()) {
                 let found = type_name(&key);

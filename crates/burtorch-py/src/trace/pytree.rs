@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 
+use super::nest::{is_dict_of_collections, is_named_tuple};
 use crate::array::arguments::is_sparse;
 use crate::array::array::PyArray;
 use crate::convert::arrays::{Array, Kind, filled};
@@ -15,7 +16,7 @@ use crate::convert::buffer::type_name;
 use crate::convert::errors::{derived, if_any};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::numbers::{as_numpy, has_dtype, number_of};
-use crate::convert::refusals::error_here;
+use crate::convert::refusals::{error_here, may_need_arrays};
 use crate::convert::signals::{ask_at, quietly, text_of};
 use crate::graph::PyGraph;
 use crate::node::value::is_value;
@@ -217,8 +218,16 @@ impl Tree {
             numbers.push(x);
             return Ok(GivenArguments::Numbers(Tree::Number));
         }
+        let is_for_arrays = is_for_arrays(object)?;
+        let mut others = is_for_arrays.then_some(Others::Arrays);
         let items: Vec<Bound<'_, PyAny>> = if depth > DEEPEST {
             return Err(Wrong::here(format!("arguments are nested more than {DEEPEST} deep")));
+        } else if object.is_none() {
+            Vec::new()
+        } else if is_for_arrays {
+            let parts =
+                if object.is_instance_of::<PyTuple>() { object.clone() } else { object.call_method0("values")? };
+            parts.try_iter()?.collect::<PyResult<_>>()?
         } else if let Ok(list) = object.cast_exact::<PyList>() {
             list.iter().collect()
         } else if let Ok(tuple) = object.cast_exact::<PyTuple>() {
@@ -235,7 +244,6 @@ impl Tree {
             return Self::of_array(object, numbers);
         };
         let mut parts = Vec::with_capacity(items.len());
-        let mut others = None;
         for (k, item) in items.iter().enumerate() {
             ask_at(object.py(), k)?;
             // The most frequent types, including NumPy's float64, skip all other checks.
@@ -396,6 +404,10 @@ impl Tree {
             }
             return Ok(Tree::Array { shape, kind: Kind::F64, is_numpy: true });
         }
+        if is_for_arrays(result)? {
+            may_need_arrays();
+            return Err(not_values(result));
+        }
         let items: Vec<Bound<'_, PyAny>> = if depth > DEEPEST {
             return Err(PyValueError::new_err("results of a traced function are nested too deeply"));
         } else if let Ok(dict) = result.cast_exact::<PyDict>() {
@@ -412,6 +424,12 @@ impl Tree {
             Err(_) => Tree::Sequence { is_tuple: result.is_instance_of::<PyTuple>(), items },
         })
     }
+}
+
+/// Whether only functions that are traced with Arrays take and return a container: None, a named tuple, or a dict of
+/// `collections`.
+fn is_for_arrays(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(object.is_none() || is_named_tuple(object)? || is_dict_of_collections(object)?)
 }
 
 /// Removes and returns the first `n` numbers.
