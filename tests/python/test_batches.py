@@ -439,3 +439,22 @@ def test_a_function_that_fails_both_ways_shows_both_causes():
         with pytest.raises(ValueError, match="with Values") as caught:
             call(bt.function(fails), np.ones(1000))
         assert str(caught.value.__cause__) == "with Arrays"
+
+
+@pytest.mark.parametrize("make", [list, tuple, iter, lambda x: (k for k in x), lambda x: map(int, x)])
+def test_iterators_of_labels_lose_none(make):
+    params = bt.Parameters(dtype="float64", seed=0)
+    x, y = np.arange(8.0).reshape(4, 2), [0, 1, 2, 3]
+    model = bt.nn.Linear(params, 2, 5)
+    for oracle in (
+        bt.Oracle(model),
+        bt.Oracle(lambda x, y: bt.softmax_cross_entropy(model(x), y), params=params),
+        bt.Oracle(lambda x, y: bt.softmax_cross_entropy(model(x), y), params=params, lanes=1),
+    ):
+        expected = list(oracle.losses(x, y))
+        assert list(oracle.losses(x, make(y))) == expected
+        with pytest.raises(ValueError, match="4"):
+            oracle.losses(x, make([0, 1, 2, 3, 4]))
+    mse = bt.Oracle(model, loss="mse")
+    rows = [[float(k + j) for j in range(5)] for k in range(4)]
+    assert mse.loss(x, (iter(row) for row in rows)) == mse.loss(x, [iter(row) for row in rows]) == mse.loss(x, rows)

@@ -9,7 +9,7 @@ use burtorch_core::{Error, Graph, NodeId};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::convert::buffer::{holds_integers, read_numbers, read_token_ids};
+use crate::convert::buffer::{read_either, read_numbers, read_token_ids};
 use crate::convert::errors::IntoPython;
 use crate::graph::cell::AnyGraph;
 use crate::graph::parameters::{attach, with_values};
@@ -69,10 +69,8 @@ fn sample_loss<'py>(
         AnyModel::Dense(_) => read_numbers(x, &mut sample.numbers, "x").map(drop)?,
         _ => read_token_ids(x, &mut sample.tokens, "x").map(drop)?,
     }
-    match holds_integers(y)? {
-        true => read_token_ids(y, &mut sample.classes, "y").map(drop)?,
-        false => read_numbers(y, &mut sample.targets, "y").map(drop)?,
-    }
+    let Sample { classes, targets, .. } = &mut sample;
+    read_either(y, classes, targets, "y")?;
     let graph = current_graph(py)?.into_bound(py).cast_into::<PyGraph>()?;
     graph.get().with(py, |cell| {
         reclaim_if_due(py, cell)?;

@@ -20,5 +20,5 @@ pub use caller::CallerMemory;
 pub use claims::Shared;
 pub use flat::FlatArray;
 pub use masked::{buffer_of, is_masked, refuse_masked};
-pub use read::{Dims, holds_bools, holds_integers, read_either, read_numbers, read_token_ids, token_id, type_name};
+pub use read::{Dims, holds_bools, read_either, read_numbers, read_token_ids, token_id, type_name};
 pub use token_ids::TokenIdArray;

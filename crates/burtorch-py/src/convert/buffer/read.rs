@@ -7,7 +7,7 @@ use pyo3::buffer::{ElementType, PyUntypedBuffer};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt, PyString};
+use pyo3::types::{PyFloat, PyInt, PyIterator, PyList, PyString, PyTuple};
 
 use super::TokenIdArray;
 use super::masked::buffer_of;
@@ -200,6 +200,7 @@ pub fn read_either(
     if let Some(dims) = plain_token_ids(object, symbols) {
         return Ok((true, dims));
     }
+    let object = &with_lists(object)?;
     if holds_integers(object)? {
         return Ok((true, read_token_ids(object, symbols, what)?));
     }
@@ -217,8 +218,27 @@ pub fn holds_bools(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(matches!(ElementType::from_format(buffer_of(object)?.format()), ElementType::Bool))
 }
 
+/// The same entries with lists in place of iterators, which give their entries once.
+fn with_lists<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let entries: Vec<_> = if object.is_instance_of::<PyIterator>() {
+        object.try_iter()?.collect::<PyResult<_>>()?
+    } else {
+        let is_of_iterators = |first: Bound<'py, PyAny>| first.is_instance_of::<PyIterator>();
+        match (object.cast::<PyList>(), object.cast::<PyTuple>()) {
+            (Ok(list), _) if list.get_item(0).is_ok_and(is_of_iterators) => list.iter().collect(),
+            (_, Ok(tuple)) if tuple.get_item(0).is_ok_and(is_of_iterators) => tuple.iter().collect(),
+            _ => return Ok(object.clone()),
+        }
+    };
+    let entries = entries.into_iter().map(|entry| match entry.is_instance_of::<PyIterator>() {
+        true => Ok(PyList::new(entry.py(), entry.try_iter()?.collect::<PyResult<Vec<_>>>()?)?.into_any()),
+        false => Ok(entry),
+    });
+    Ok(PyList::new(object.py(), entries.collect::<PyResult<Vec<_>>>()?)?.into_any())
+}
+
 /// Whether an array or a (nested) sequence holds integers, judged by its first number.
-pub fn holds_integers(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+fn holds_integers(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let mut object = object.clone();
     for _ in 0..=MAX_DIMS {
         if is_text(&object) {
