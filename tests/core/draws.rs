@@ -82,7 +82,7 @@ fn subsets_are_those_of_floyds_algorithm() {
 fn every_permutation_has_the_same_probability() {
     let found = counts(outcomes(&[4, 3, 2]).iter().map(|uniforms| {
         let mut entries = [0, 1, 2, 3];
-        Draw::of(uniforms).unwrap().permute(&mut entries, 4);
+        Draw::of(uniforms).unwrap().permute(&mut entries, 4).unwrap();
         entries
     }));
     assert_eq!(found.len(), 24);

@@ -188,7 +188,7 @@ fn part<F: Number>(d: usize, draw: &mut Draw<'_>, client: usize, n_clients: usiz
     order.clear();
     reserve_in(order, d, WHAT)?;
     order.extend(0..d as u32);
-    shared.permute(order, end);
+    shared.permute(order, end)?;
     out.indices.clear();
     reserve_in(&mut out.indices, end - start, WHAT)?;
     out.indices.extend_from_slice(&order[start..end]);

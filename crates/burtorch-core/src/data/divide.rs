@@ -63,7 +63,7 @@ pub fn divide(labels: &[f64], n_clients: usize, division: Division, seed: u64) -
     let mut work = Work::default();
     let mut parts = list_for(n_clients, WHAT)?;
     match division {
-        Division::Random => draw.permute(&mut order, n),
+        Division::Random => draw.permute(&mut order, n)?,
         Division::Sorted | Division::Dirichlet(_) => {
             sort_by_label(&mut order, labels, &mut work)?;
         }
@@ -80,7 +80,7 @@ pub fn divide(labels: &[f64], n_clients: usize, division: Division, seed: u64) -
         let mut shares = filled(0.0, n_clients, WHAT)?;
         for class in order.chunk_by_mut(|&a, &b| labels[a as usize] == labels[b as usize]) {
             work.add(class.len() + n_clients)?;
-            draw.permute(class, usize::MAX);
+            draw.permute(class, usize::MAX)?;
             dirichlet(&mut draw, concentration, &mut shares);
             let (mut start, mut sum) = (0, 0.0);
             for (client, (part, share)) in parts.iter_mut().zip(&shares).enumerate() {

@@ -10,6 +10,7 @@ pub use subset::Subset;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
+use crate::interrupt::ask_at;
 
 /// The purpose of a draw: draws with different purposes are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -224,11 +225,13 @@ impl<'a> Draw<'a> {
     }
 
     /// Brings the first `n` entries of a random permutation of `entries` to the front (Fisher and Yates): the whole of it
-    /// takes `entries.len() - 1` draws.
-    pub fn permute<T>(&mut self, entries: &mut [T], n: usize) {
+    /// takes `entries.len() - 1` draws. An error if the work must end: then only some have been moved.
+    pub fn permute<T>(&mut self, entries: &mut [T], n: usize) -> Result<()> {
         let len = entries.len();
         for k in 0..n.min(len.saturating_sub(1)) {
+            ask_at(k)?;
             entries.swap(k, k + self.below((len - k) as u64) as usize);
         }
+        Ok(())
     }
 }

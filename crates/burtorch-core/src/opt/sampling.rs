@@ -218,7 +218,7 @@ impl Sampler {
             self.permutation.clear();
             memory::reserve_in(&mut self.permutation, self.n, WHAT)?;
             self.permutation.extend(0..self.n as u32);
-            Draw::new(seed, epoch, client, Purpose::Sampling).permute(&mut self.permutation, self.n);
+            Draw::new(seed, epoch, client, Purpose::Sampling).permute(&mut self.permutation, self.n)?;
             self.drawn = wanted;
         }
         let start = (round % rounds) as usize * size;

@@ -33,7 +33,8 @@ def one(
         records = found
     first, n = records[0]["oracle_calls"], choices.problem.n
     diverged, saved = False, time.monotonic()
-    grid = [first + calls_of(args.epochs * k / args.records, n) for k in range(1, args.records + 1)]
+    most = min(args.records, calls_of(args.epochs, n))  # more would record nothing in between
+    grid = [first + calls_of(args.epochs * k / most, n) for k in range(1, most + 1)]
     for calls in grid:
         if calls <= records[-1]["oracle_calls"]:
             continue
