@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from burtorch import _core
 from burtorch._core import Array, TokenIds
-from burtorch._layers import Linear, of_rows
+from burtorch._layers import Linear, as_rows, of_rows
 from burtorch._module import Module
 from burtorch._tokens import Tokens
 
@@ -21,6 +21,7 @@ __all__ = ["GPT", "MLP", "CharMLP"]
 
 def tokens_of_batch(tokens: Any, vocab: int) -> Any:
     """Token ids with one sample per row, or None for one sample; raises IndexError for one outside the vocabulary."""
+    tokens = as_rows(tokens)
     if getattr(tokens, "ndim", 0) != 2:
         return None
     import numpy
@@ -38,8 +39,8 @@ class CharMLP(_core.CharMLP, Module):
     __doc__ = _core.CharMLP.__doc__
 
     def __call__(self, tokens: Any) -> Any:
-        """The logits of the symbol after ``tokens``: a Vector on the current graph; for an array with one context per
-        row, an array with one row of logits for each; for an Array of one context or of several, an Array.
+        """The logits of the symbol after ``tokens``: a Vector on the current graph; for an array or a list with one
+        context per row, an array with one row of logits for each; for an Array of one context or of several, an Array.
 
         Raises IndexError for a token outside the vocabulary, ValueError for another number of tokens.
         """
@@ -67,7 +68,9 @@ class MLP(_core.MLP, Module):
     __doc__ = _core.MLP.__doc__
 
     def __call__(self, x: Any) -> Any:
-        """The outputs: a list for numbers, an array for an array of rows, an Array for an Array, else a Vector."""
+        """The outputs: a list for numbers, an array for an array or a list of rows, an Array for an Array, else
+        a Vector."""
+        x = as_rows(x)
         is_of_rows = getattr(x, "ndim", 0) == 2 and not isinstance(x, Array)
         return of_rows(self, self.layers, x) if is_of_rows else super().__call__(x)
 
@@ -81,8 +84,8 @@ class GPT(_core.GPT, Module):
     __doc__ = _core.GPT.__doc__
 
     def __call__(self, tokens: Sequence[int] | TokenIds) -> Any:
-        """The logits of the symbol after each token: Tokens on the current graph; for an array with one text per row,
-        an array of shape (texts, tokens, vocab).
+        """The logits of the symbol after each token: Tokens on the current graph; for an array or a list with one text
+        per row, an array of shape (texts, tokens, vocab).
 
         Raises IndexError for a token outside the vocabulary, ValueError for no tokens or more than the context.
         """

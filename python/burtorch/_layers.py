@@ -167,7 +167,7 @@ class Linear(_core.DenseCall, Module):
             f = self._activation
             y = token_affine([x.vector], x.n, self.weight, self.bias, f == "relu")
             return Tokens(y if f in ("relu", "identity") else getattr(y, f)(), x.n)
-        if getattr(x, "ndim", 0) == 2:
+        if getattr(x := as_rows(x), "ndim", 0) == 2:
             return of_rows(self, [self], x)
         if not (isinstance(x, (list, tuple)) and any(isinstance(p, _PARTS) for p in x)):
             return self._layer(x)
@@ -195,6 +195,22 @@ def traced(module: Module, body: Callable[[Any], Any]) -> Any:
 
         _OF_ROWS[module] = function(body)
     return _OF_ROWS[module]
+
+
+def as_rows(x: Any) -> Any:
+    """A list or tuple of rows of numbers as an array with one sample per row; anything else unchanged."""
+    if not (isinstance(x, (list, tuple)) and x):
+        return x
+    first = x[0]
+    if not (isinstance(first, (list, tuple)) or (hasattr(first, "__array_interface__") and first.ndim == 1)):
+        return x
+    import numpy
+
+    try:
+        found = numpy.asarray(x)
+    except (TypeError, ValueError):  # rows of Arrays, or of unequal length
+        return x
+    return found if found.ndim == 2 and found.dtype.kind in "biuf" else x
 
 
 def of_rows(module: Module, layers: Sequence[Linear], x: Any, table: Any = None) -> Any:

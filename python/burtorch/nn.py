@@ -129,8 +129,8 @@ class Neuron:
     def __call__(self, x: Any) -> Any:
         """The output for ``n_in`` inputs: a Value on the graph of the Values among them, or an Array for an Array.
 
-        For plain numbers it is a float; for an array of rows, one output for each row. Raises ValueError for another
-        number of inputs. Costs ``n_in`` multiplications and one or two nodes.
+        For plain numbers it is a float; for an array or a list of rows, one output for each row. Raises ValueError
+        for another number of inputs. Costs ``n_in`` multiplications and one or two nodes.
         """
         y = self._layer(x)
         return y[:, 0] if getattr(y, "ndim", 1) == 2 else y[0]

@@ -133,7 +133,7 @@ def test_bad_inputs_are_refused():
         with pytest.raises(error):
             model.logits(tokens)
     mlp = MLP(bt.Parameters(), [2, 1])
-    for x, error in [([1.0], ValueError), ([1.0, "a"], TypeError), ([[1.0, 2.0]], ValueError), (3.0, TypeError)]:
+    for x, error in [([1.0], ValueError), ([1.0, "a"], TypeError), ([[1.0], [2.0]], ValueError), (3.0, TypeError)]:
         with pytest.raises(error):
             mlp(x)
 

@@ -1,4 +1,4 @@
-"""Layers and models called with a batch: an array with one row per sample."""
+"""Layers and models called with a batch: an array or a list with one row per sample."""
 
 from __future__ import annotations
 
@@ -80,3 +80,42 @@ def test_token_models_of_a_batch_have_the_logits_of_each_sample(dtype, n):
     assert chars(np.zeros((0, 3), int)).shape == (0, 5)
     chars.params.values[:] = 0.0
     assert not chars(np.zeros((2, 3), int)).any()
+
+
+ROWS = {
+    "lists": lambda x: x.tolist(),
+    "tuples": lambda x: tuple(map(tuple, x.tolist())),
+    "arrays": list,
+    "a tuple of arrays": tuple,
+    "lists of NumPy's numbers": lambda x: [list(row) for row in x],
+}
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_lists_of_rows_are_arrays(rows):
+    def new():
+        return bt.Parameters(dtype="float64", seed=4)
+
+    x = np.random.default_rng(2).standard_normal((6, 3))
+    dense = [bt.nn.MLP(new(), [3, 5, 2]), bt.nn.Linear(new(), 3, 2), bt.nn.Neuron(new(), 3, activation="tanh")]
+    for model in (*dense, bt.nn.MLP(new(), [3, 2]).layers[0]):
+        for x_of in (x, np.arange(6).reshape(2, 3)):
+            found = model(ROWS[rows](x_of))
+            assert isinstance(found, np.ndarray)
+            np.testing.assert_array_equal(found, model(x_of))
+    tokens = np.array([[0, 1, 4], [2, 2, 3]])
+    for model in (
+        bt.nn.CharMLP(new(), vocab=5, context=3, embedding=4, hidden=6),
+        bt.nn.GPT(new(), vocab=5, context=4, layers=1, heads=1, width=8),
+    ):
+        np.testing.assert_array_equal(model(ROWS[rows](tokens)), model(tokens))
+
+
+def test_other_lists_of_lists_are_refused_as_before():
+    model = bt.nn.MLP(bt.Parameters(dtype="float64"), [3, 2])
+    for wrong in ([[1.0, 2.0, 3.0], [1.0]], [[1.0, 2.0]], [[]], [[[1.0, 2.0, 3.0]]]):
+        with pytest.raises(ValueError):
+            model(wrong)
+    with pytest.raises(TypeError):
+        model([["a", "b", "c"]])
+    assert isinstance(model([[bt.Value(1.0), 2.0, 3.0]]), bt.Vector)
