@@ -416,7 +416,7 @@ def test_a_callback_receives_each_record():
             seen = []
             records = opt.GD(f).run(**limits, record_every=every, callback=seen.append)
             assert seen == records
-            assert [record.step for record in records] == sorted(record.step for record in records)
+            assert [record.step for record in records] == sorted({record.step for record in records})
     method = opt.GD(f)
     with pytest.raises(ZeroDivisionError):
         method.run(9, record_every=2, callback=lambda record: 1 // (4 - record.step))
@@ -442,7 +442,10 @@ def test_limits_of_a_run():
     assert opt.GD(f).run(seconds=0.02)[-1].seconds < 1.0
     with pytest.raises(ValueError, match="limit"):
         opt.GD(f).run()
-    assert opt.GD(f).run(0)[-1].step == 0
+    for limits in ({"steps": 0}, {"epochs": 0}, {"seconds": 0}, {"steps": 5, "epochs": 0}):
+        seen = []
+        assert [record.step for record in opt.GD(f).run(**limits, callback=seen.append)] == [0]
+        assert len(seen) == 1
 
 
 def test_steps_by_a_schedule_and_by_theory():

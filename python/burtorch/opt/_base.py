@@ -351,7 +351,8 @@ class Method:
         record_every: int | None = None,
         progress: bool = False,
     ) -> list[Record]:
-        """Take steps until a limit is reached, and return the records, including the first and the last.
+        """Take steps until a limit is reached, and return the records, including the first and the last: one if no step
+        is taken.
 
         Args:
             steps: the number of steps.
@@ -404,7 +405,7 @@ class Method:
                     taken = self._take(want, most_calls, most_bits, end, stop)
                     left -= taken
                     bar.update(taken)
-                    ends = ((taken > 0 or want == left) and is_over()) or taken < want
+                    ends = (taken > 0 and is_over()) or taken < want
             return records
 
     def _take(
