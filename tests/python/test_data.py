@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 from hypothesis import given
@@ -49,10 +50,22 @@ def test_a_missing_file_is_an_os_error(tmp_path):
 def test_an_error_expects_words_only_of_a_file_of_words(tmp_path, content, found):
     path = tmp_path / "any"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"^{found}.* expected UTF-8 text$"):
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: {found}.* expected UTF-8 text$"):
         data.read_text(path)
-    with pytest.raises(ValueError, match=f"^{found}.* expected UTF-8 text with one word per line$"):
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: {found}.* text with one word per line$"):
         data.read_words(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"a\x07b", b"a" * 1001])
+def test_every_error_names_the_file(tmp_path, content):
+    path = tmp_path / "any"
+    path.write_bytes(content)
+    for given_path in (path, str(path), bytes(path)):
+        with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: "):
+            data.read_words(given_path)
+    if not content:
+        with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: no text"):
+            data.read_text(path)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="the device does not exist here")

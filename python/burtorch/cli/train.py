@@ -211,7 +211,8 @@ class Training:
         except OSError as error:
             raise InputError(f"{self.source}: {reason(error)}") from None
         except ValueError as error:
-            raise InputError(f"{self.source}: {error}") from None
+            # Errors of readers begin with the file.
+            raise InputError(f"{self.source}: {str(error).removeprefix(f'{self.source}: ')}") from None
         try:
             self.parameters = burtorch.Parameters(dtype="float32", seed=args.seed)
             sizes = {name: getattr(args, name) for name in self.kind.sizes}

@@ -1,7 +1,8 @@
 """Word lists: the one in the package, and a reader of text files with one word per line.
 
 The reader returns clean data: non-empty words without control characters, none longer than
-``MAX_WORD_LENGTH``. Any other content is a ``ValueError`` that names the line. It knows nothing of models.
+``MAX_WORD_LENGTH``. Any other content is a ``ValueError`` that names the file and the line. It knows nothing of
+models.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
         ValueError: the file is binary or not UTF-8, contains a control character or no words, or has a line
             of more than ``MAX_WORD_LENGTH`` characters.
     """
-    content = _decoded(_content(path), "UTF-8 text with one word per line")
+    content = _decoded(path, "UTF-8 text with one word per line")
     lines = [line.strip() for line in content.split("\n")]
     for number, line in enumerate(lines, start=1):
         if len(line) > MAX_WORD_LENGTH or not line.isprintable():
-            _check(number, line)
+            _check(path, number, line)
     words = [line for line in lines if line]
     if not words:
-        raise ValueError("no words: expected UTF-8 text with one word per line")
+        raise _bad(path, "no words: expected UTF-8 text with one word per line")
     return words
 
 
@@ -71,10 +72,16 @@ def read_text(path: str | os.PathLike[str]) -> str:
         ...     read_text(path)
         'to be,\\nor not\\n'
     """
-    text = _decoded(_content(path), "UTF-8 text").replace("\r\n", "\n").replace("\r", "\n")
+    text = _decoded(path, "UTF-8 text").replace("\r\n", "\n").replace("\r", "\n")
     if not text:
-        raise ValueError("no text: the file is empty")
+        raise _bad(path, "no text: the file is empty")
     return text
+
+
+def _bad(path: str | os.PathLike[str], why: str) -> ValueError:
+    import os
+
+    return ValueError(f"{os.fsdecode(path)}: {why}")
 
 
 def _content(path: str | os.PathLike[str]) -> bytes:
@@ -85,26 +92,26 @@ def _content(path: str | os.PathLike[str]) -> bytes:
     return content
 
 
-def _decoded(content: bytes, expected: str) -> str:
+def _decoded(path: str | os.PathLike[str], expected: str) -> str:
+    content = _content(path)
     nul = content.find(b"\0")
     if nul >= 0:
         line = content.count(b"\n", 0, nul) + 1
-        raise ValueError(f"line {line} contains a NUL byte, so this is not text: expected {expected}")
+        raise _bad(path, f"line {line} contains a NUL byte, so this is not text: expected {expected}")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         byte = error.object[error.start]
-        raise ValueError(f"line {line} is not UTF-8 (byte 0x{byte:02x}): expected {expected}") from None
+        raise _bad(path, f"line {line} is not UTF-8 (byte 0x{byte:02x}): expected {expected}") from None
 
 
-def _check(number: int, line: str) -> None:
+def _check(path: str | os.PathLike[str], number: int, line: str) -> None:
     """Refuses a long line and control characters; other symbols that Python calls unprintable are allowed."""
     if len(line) > MAX_WORD_LENGTH:
-        raise ValueError(f"line {number} is {len(line)} characters long: expected at most {MAX_WORD_LENGTH}")
+        raise _bad(path, f"line {number} is {len(line)} characters long: expected at most {MAX_WORD_LENGTH}")
     for symbol in line:
         if symbol < " " or "\x7f" <= symbol < "\xa0":
             code = f"U+{ord(symbol):04X}"
-            raise ValueError(
-                f"line {number} contains the control character {code}: expected plain text with one word per line"
-            )
+            expected = "expected plain text with one word per line"
+            raise _bad(path, f"line {number} contains the control character {code}: {expected}")

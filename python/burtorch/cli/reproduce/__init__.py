@@ -101,7 +101,7 @@ def _words(path: str | None) -> list[str]:
     try:
         return read_words(path)
     except ValueError as error:
-        raise InputError(f"--words {path}: {error}") from None
+        raise InputError(f"--words {error}") from None
 
 
 def _text(path: str | None) -> str | None:
@@ -112,4 +112,4 @@ def _text(path: str | None) -> str | None:
     try:
         return read_text(path)
     except ValueError as error:
-        raise InputError(f"--text {path}: {error}") from None
+        raise InputError(f"--text {error}") from None
