@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -357,3 +359,34 @@ def test_agd_takes_the_largest_mu_and_the_step_of_theory():
     smooth = opt.smoothness(f).L
     assert opt.AGD(f, mu=smooth, step=1.0 / smooth).run(3)[-1].step == opt.AGD(f, mu=smooth).run(3)[-1].step == 3
     assert opt.AGD(f, step="theory*4").gamma == 4.0 / smooth
+
+
+SHAPES = {
+    "a column": lambda v: np.asarray(v)[:, None],
+    "a row": lambda v: np.asarray(v)[None, :],
+    "a cube": lambda v: np.asarray(v)[None, :, None],
+    "lists": lambda v: [list(v)],
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_points_and_samples_of_another_shape_are_refused(shape):
+    f, of, x, samples = problem(), SHAPES[shape], np.ones(D), [0, 1, 2]
+    calls = {
+        "x": (f"({D},)", [lambda: f.loss(of(x)), lambda: f.grad(of(x)), lambda: f.gradients(of(x))]),
+        "minus": (f"({D},)", [lambda: f.grad(x, minus=of(x))]),
+        "x0": (f"({D},)", [lambda: opt.GD(f, of(x))]),
+        "x_star": (f"({D},)", [lambda: opt.GD(f, x_star=of(x))]),
+        "samples": ("(n,)", [partial(call, x, of(samples)) for call in (f.loss, f.grad, f.gradients)]),
+        "weights": ("(3,)", [partial(call, x, samples, weights=of(np.ones(3))) for call in (f.loss, f.grad)]),
+        "batch": ("(n,)", [lambda: opt.SGD(f, sampling=opt.Nice(3), step=0.1).step(batch=of(samples))]),
+    }
+    if shape != "lists":
+        calls["out"] = (f"({D},)", [lambda: f.grad(x, out=of(np.zeros(D)))])
+    for name, (expected, all_of_it) in calls.items():
+        for call in all_of_it:
+            with pytest.raises(ValueError, match=f"^{name} must have the shape {re.escape(expected)}, found"):
+                call()
+    for name, call in (("x", lambda: f.loss(np.ones(D + 1))), ("out", lambda: f.grad(x, out=np.zeros(D + 1)))):
+        with pytest.raises(ValueError, match=re.escape(f"{name} must have the shape ({D},), found ({D + 1},)")):
+            call()

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::callable::{Callable, CallableTerms};
-use super::read::{indices, numbers, rows_of};
+use super::read::{indices, not_a_row, numbers, row, rows_of, shape_text};
 use crate::convert::arguments::Count;
 use crate::convert::arrays::{Array, Kind, filled};
 use crate::convert::errors::to_python;
@@ -113,11 +113,7 @@ impl PyFiniteSum {
 
     /// A point of the right length.
     pub fn point(&self, x: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<f64>> {
-        let x = numbers(x, what)?;
-        if x.len() == self.sum.d() {
-            return Ok(x);
-        }
-        Err(PyValueError::new_err(format!("{what} has {} numbers, expected {}", x.len(), self.sum.d())))
+        row(x, what, Some(self.sum.d()))
     }
 
     /// The selected samples, or all.
@@ -131,11 +127,7 @@ impl PyFiniteSum {
 
 /// Weights, one per sample.
 fn weights_of(weights: Option<&Bound<'_, PyAny>>, n: usize) -> PyResult<Option<Vec<f64>>> {
-    let weights = weights.map(|weights| numbers(weights, "weights")).transpose()?;
-    match weights.as_ref().filter(|weights| weights.len() != n) {
-        Some(weights) => Err(PyValueError::new_err(format!("{} weights for {n} samples", weights.len()))),
-        None => Ok(weights),
-    }
+    weights.map(|weights| row(weights, "weights", Some(n))).transpose()
 }
 
 #[pymethods]
@@ -331,7 +323,8 @@ impl PyFiniteSum {
     ///     stop, deadline: a token and seconds from now that end the call with a StoppedError; `out` is unchanged then.
     ///
     /// Raises:
-    ///     ValueError: lengths that do not fit; IndexError: a sample that does not exist.
+    ///     ValueError: shapes other than (d,) of points, (n,) of samples and that of their weights; IndexError: a sample that
+    ///         does not exist.
     ///
     /// Example:
     ///     >>> import burtorch as bt
@@ -359,8 +352,8 @@ impl PyFiniteSum {
         let minus = minus.map(|minus| self.point(minus, "minus")).transpose()?;
         let weights = weights_of(weights, chosen.len())?;
         let to = out.map(|out| Array::writable(out, "out")).transpose()?;
-        if let Some(wrong) = to.as_ref().filter(|to| to.len() != x.len()) {
-            return Err(PyValueError::new_err(format!("out has {} numbers, expected {}", wrong.len(), x.len())));
+        if let Some(wrong) = to.as_ref().filter(|to| *to.shape() != [x.len()]) {
+            return Err(not_a_row("out", Some(x.len()), &shape_text(wrong.shape())));
         }
         let mut g = match &to {
             Some(to) if accumulate => to.floats(),

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::convert::arrays::Array;
-use crate::convert::buffer::{read_numbers, read_token_ids};
+use crate::convert::buffer::{Dims, read_numbers, read_token_ids};
 
 /// Numbers of an array or a sequence.
 pub fn numbers(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<f64>> {
@@ -14,11 +14,44 @@ pub fn numbers(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<f64>> {
     Ok(all)
 }
 
-/// Indices of an array or a sequence.
+/// Numbers of one dimension, `n` of them if that is known.
+pub fn row(object: &Bound<'_, PyAny>, what: &str, n: Option<usize>) -> PyResult<Vec<f64>> {
+    let mut all = Vec::new();
+    of_row(object, what, n, read_numbers(object, &mut all, what))?;
+    Ok(all)
+}
+
+/// Indices of an array or a sequence of one dimension.
 pub fn indices(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u32>> {
     let mut all = Vec::new();
-    read_token_ids(object, &mut all, what)?;
+    of_row(object, what, None, read_token_ids(object, &mut all, what))?;
     Ok(all)
+}
+
+/// Refuses what was read unless it has one dimension.
+fn of_row(object: &Bound<'_, PyAny>, what: &str, n: Option<usize>, read: PyResult<Dims>) -> PyResult<()> {
+    let found = match read {
+        Ok(dims) if dims.row().is_some_and(|found| n.is_none_or(|n| n == found)) => return Ok(()),
+        Ok(dims) => dims.text(),
+        // Readers know two dimensions.
+        Err(error) => match Array::of(object).filter(|array| array.shape().len() > 2) {
+            Some(array) => shape_text(array.shape()),
+            None => return Err(error),
+        },
+    };
+    Err(not_a_row(what, n, &found))
+}
+
+/// The error for an array of another shape than (n,).
+pub fn not_a_row(what: &str, n: Option<usize>, found: &str) -> PyErr {
+    let n = n.map_or_else(|| "n".to_string(), |n| n.to_string());
+    PyValueError::new_err(format!("{what} must have the shape ({n},), found {found}"))
+}
+
+/// A shape as Python writes it.
+pub fn shape_text(shape: &[usize]) -> String {
+    let sizes: Vec<_> = shape.iter().map(usize::to_string).collect();
+    format!("({}{})", sizes.join(", "), if shape.len() == 1 { "," } else { "" })
 }
 
 /// The start positions of sparse rows.
