@@ -2218,8 +2218,17 @@ class Runner:
     def load(self, state: dict[str, Any], round: int, cost: tuple[int, float, float, int, int, float]) -> None: ...
 
 def _prox(rule: tuple[Any, ...], x: Any, step: float) -> tuple[Any, float]: ...
+@final
+class KeptDraws:
+    def __new__(cls) -> Self: ...
+
 def _sample(
-    rule: tuple[Any, ...], n: int, seed: int, round: int, client: int | None = None
+    rule: tuple[Any, ...],
+    n: int,
+    seed: int,
+    round: int,
+    client: int | None = None,
+    kept: KeptDraws | None = None,
 ) -> tuple[Any, Any, tuple[float, float] | None, float]: ...
 
 @final

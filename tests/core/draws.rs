@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use burtorch_core::Error;
 use burtorch_core::draw::{Draw, Purpose, Subset};
+use burtorch_core::{Error, interrupt};
 
 /// All ways to draw integers below `sizes`, as the uniform numbers that produce them.
 fn outcomes(sizes: &[usize]) -> Vec<Vec<f64>> {
@@ -75,6 +75,18 @@ fn subsets_are_those_of_floyds_algorithm() {
             expected.sort_unstable();
             assert_eq!(chosen, expected, "{n} {k}");
         }
+    }
+}
+
+#[test]
+fn a_subset_after_one_that_ended_early_is_that_of_a_new_one() {
+    let draw = || Draw::new(1, 2, 3, Purpose::Sampling);
+    for (n, k) in [(1_000_000, 300_000), (1 << 30, 200_000)] {
+        let mut subset = Subset::default();
+        let early = interrupt::asking(|| true, || subset.draw(&mut draw(), n, k).map(<[u32]>::len));
+        assert_eq!(early, Err(Error::Interrupted));
+        let expected = Subset::default().draw(&mut draw(), n, k).unwrap().to_vec();
+        assert_eq!(subset.draw(&mut draw(), n, k).unwrap(), expected);
     }
 }
 

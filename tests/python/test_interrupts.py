@@ -608,3 +608,27 @@ def test_an_interrupt_stops_the_other_threads_too():
     sleep(0.05)
     assert len(calls) == n
     assert len(graph) == 0
+
+
+SHARES = array("d", [(k * 0.618033988749895) % 1.0 for k in range(100_000)]) * 50
+LONG_RULES = {
+    "subset": lambda: bt.opt.Nice(5_000_000).batch(50_000_000),
+    "permutation": lambda: bt.opt.Reshuffle(8).batch(20_000_000),
+    "permutation for text": lambda: WORDS_OF_RULES.batch(bt.opt.Reshuffle(8)),
+    "with replacement": lambda: bt.opt.WithReplacement(10_000_000).batch(1000),
+    "independent": lambda: bt.opt.Independent(0.5).batch(30_000_000),
+    "importance": lambda: bt.opt.Importance(3_000_000, SHARES[1:1001]).batch(1000),
+    "simplex": lambda: bt.opt.Simplex()(SHARES),
+    "simplex of all numbers": lambda: bt.opt.Simplex(1e6)(SHARES),
+    "l1 ball": lambda: bt.opt.L1Ball(1e6)(SHARES),
+    "l2 ball": lambda: bt.opt.L2Ball()(SHARES),
+    "l1": lambda: bt.opt.L1(0.1)(SHARES),
+}
+WORDS_OF_RULES = bt.text.WordContexts(["anna"] * 100_000, context=2, holdout=0.0)
+
+
+@pytest.mark.parametrize("kind", LONG_RULES)
+def test_draws_and_proximal_operators_are_interrupted(kind):
+    for seconds in (0.01, 0.05, 0.15):
+        late = interrupted_after(seconds, LONG_RULES[kind])
+        assert late is None or late < 0.1

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -136,3 +137,30 @@ def test_a_copied_schedule_sets_the_rates_of_its_own_optimiser(kind, how):
         rates.append(other.lr)
     assert optimiser.lr == before
     assert rates == [schedule.rate(5 + k) for k in range(8)]
+
+
+def test_a_reshuffle_keeps_its_permutation_and_draws_what_a_new_one_draws():
+    kept = opt.Reshuffle(64)
+    state = pickle.dumps(kept)
+    for n in (1000, 500, 1000):
+        for seed, round, client in [(0, 0, 0), (0, 1, 0), (0, 20, 0), (1, 1, 0), (0, 1, 3), (0, 1, 0)]:
+            found = kept.batch(n, seed=seed, round=round, client=client)
+            expected = opt.Reshuffle(64).batch(n, seed=seed, round=round, client=client)
+            np.testing.assert_array_equal(found[0], expected[0])
+            np.testing.assert_array_equal(found[1], expected[1])
+    # What is kept is no part of a copy.
+    assert pickle.dumps(kept) == state
+    for again in (copy.copy(kept), copy.deepcopy(kept), pickle.loads(state)):
+        assert (repr(again), again.rule) == (repr(kept), kept.rule)
+        np.testing.assert_array_equal(again.batch(1000, round=3)[0], kept.batch(1000, round=3)[0])
+    with pytest.raises(ValueError, match="a batch's size"):
+        kept.batch(10)
+    np.testing.assert_array_equal(kept.batch(100)[0], opt.Reshuffle(64).batch(100)[0])
+
+
+def test_threads_may_share_a_reshuffle():
+    kept, n = opt.Reshuffle(100), 20_000
+    expected = [opt.Reshuffle(100).batch(n, seed=k % 3, round=k)[0].tobytes() for k in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda k: kept.batch(n, seed=k % 3, round=k)[0].tobytes(), range(40)))
+    assert found == expected

@@ -141,3 +141,13 @@ def test_samplings_draw_batches():
         with pytest.raises((TypeError, ValueError)):
             source.batch("all")
         assert source.save_state() == before
+
+
+def test_reshuffled_batches_of_data_are_those_of_new_rules():
+    data = bt.text.WordContexts(["anna", "bob", "eve"], context=2, holdout=0.0)
+    kept = bt.opt.Reshuffle(4)
+    rounds = [*range(8), 1, 0, 7, 2]
+    for seed in (0, 1, 0):
+        for k in rounds:
+            found, expected = data.batch(kept, seed=seed, round=k), data.batch(bt.opt.Reshuffle(4), seed=seed, round=k)
+            assert [part.tolist() for part in found] == [part.tolist() for part in expected]

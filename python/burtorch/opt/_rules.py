@@ -61,7 +61,7 @@ class Sampling(_Rule):
 
         Client or worker k of a method draws as client k + 1.
         """
-        return _core._sample(self.rule, n, seed, round, client)[:2]
+        return _core._sample(self.rule, n, seed, round, client, getattr(self, "_kept", None))[:2]
 
     def constants(self, n: int) -> tuple[float, float] | None:
         """A and B of Tyurin et al. (2022), "Sharper rates and flexible framework for nonconvex SGD", or None.
@@ -127,10 +127,21 @@ class Importance(Sampling):
 
 
 class Reshuffle(Sampling):
-    """The next `size` samples of a permutation, a new one for each epoch. Biased within an epoch: no constants."""
+    """The next `size` samples of a permutation, a new one for each epoch. Biased within an epoch: no constants.
+
+    It keeps the last permutation that `batch`, also that of `burtorch.text`, drew: the other batches of its epoch cost
+    O(size)."""
 
     def __init__(self, size: int) -> None:
         self.rule = ("reshuffle", _at_least_1(size))
+        self._kept = _core.KeptDraws()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_kept"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._kept = _core.KeptDraws()
 
 
 class Partition(Sampling):

@@ -225,7 +225,7 @@ impl<'a> Draw<'a> {
     }
 
     /// Brings the first `n` entries of a random permutation of `entries` to the front (Fisher and Yates): the whole of it
-    /// takes `entries.len() - 1` draws. An error if the work must end: then only some have been moved.
+    /// takes `entries.len() - 1` draws. An error if the work must end early, when only some are in place.
     pub fn permute<T>(&mut self, entries: &mut [T], n: usize) -> Result<()> {
         let len = entries.len();
         for k in 0..n.min(len.saturating_sub(1)) {

@@ -7,6 +7,7 @@
 
 use super::Draw;
 use crate::error::{Error, Result};
+use crate::interrupt::{ask_at, check, pieces};
 use crate::memory::reserve_in;
 
 /// A subset of the first n indices, and the memory that is reused for the next one.
@@ -121,18 +122,33 @@ impl Subset {
         refill_if_short(&mut self.summary, n.div_ceil(64 * 64))?;
         self.used.clear();
         reserve_in(&mut self.used, k + 8, WHAT)?;
+        let drawn = self.mark_and_read(draw, n, k);
+        if drawn.is_err() {
+            // The next draw needs bitmaps of zeros.
+            self.bitmap.clear();
+            self.summary.clear();
+        }
+        drawn
+    }
+
+    fn mark_and_read(&mut self, draw: &mut Draw<'_>, n: usize, k: usize) -> Result<()> {
         let Subset { bitmap, summary, used, chosen, .. } = self;
-        draw.each_up_to(n - k..n, |j, at| {
-            let was_chosen = bitmap[at / 64] >> (at % 64) & 1 == 1;
-            let at = if was_chosen { j } else { at };
-            bitmap[at / 64] |= 1 << (at % 64);
-            summary[at / (64 * 64)] |= 1 << (at / 64 % 64);
-        });
+        for piece in pieces(k) {
+            draw.each_up_to(n - k + piece.start..n - k + piece.end, |j, at| {
+                let was_chosen = bitmap[at / 64] >> (at % 64) & 1 == 1;
+                let at = if was_chosen { j } else { at };
+                bitmap[at / 64] |= 1 << (at % 64);
+                summary[at / (64 * 64)] |= 1 << (at / 64 % 64);
+            });
+        }
+        check()?;
         // Words are cleared as they are read, so that the next draw visits only words that it sets.
         for (k, words) in summary.iter_mut().enumerate() {
+            ask_at(64 * k)?;
             append_ones(std::mem::take(words), 64 * k as u32, used);
         }
-        for &word in &*used {
+        for (k, &word) in used.iter().enumerate() {
+            ask_at(k)?;
             let mut ones = std::mem::take(&mut bitmap[word as usize]);
             while ones != 0 {
                 chosen.push(64 * word + ones.trailing_zeros());
@@ -145,6 +161,7 @@ impl Subset {
     fn sparse(&mut self, draw: &mut Draw<'_>, n: usize, k: usize) -> Result<()> {
         refill(&mut self.table, FREE, (2 * k).next_power_of_two())?;
         for j in n - k..n {
+            ask_at(j - (n - k))?;
             let at = draw.below(j as u64 + 1) as u32;
             let at = if self.insert(at) { at } else { j as u32 };
             if at == j as u32 {

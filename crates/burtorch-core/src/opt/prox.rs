@@ -1,9 +1,10 @@
 //! Proximal operators: prox(x) = argmin_u step R(u) + |u - x|^2/2, in place.
 //!
-//! Promises: the operators of sets are projections, whatever the step and the scale; NaN stays NaN; no heap call after the first.
-//! Does not know methods.
+//! Promises: the operators of sets are projections, whatever the step and the scale; NaN stays NaN; no heap call after the first;
+//! long points are computed piece by piece, between which the work may end early. Does not know methods.
 
 use crate::error::{Error, Result};
+use crate::interrupt::{PIECE, ask_at, check, pieces};
 use crate::kernels;
 use crate::memory;
 
@@ -69,8 +70,8 @@ impl Prox {
 
     /// R(x); 0 for sets, assuming that x is inside.
     pub fn value(&self, x: &[f64]) -> f64 {
-        let sum = || x.iter().map(|x| x.abs()).sum::<f64>();
-        let squares = || x.iter().map(|x| x * x).sum::<f64>();
+        let sum = || total_of(x, f64::abs);
+        let squares = || total_of(x, |x| x * x);
         // A sum that overflows is infinite, and 0 times it would be NaN.
         let times = |a: f64, sum: &dyn Fn() -> f64| if a > 0.0 { a * sum() } else { 0.0 };
         match *self {
@@ -81,38 +82,55 @@ impl Prox {
         }
     }
 
-    /// Replaces `x`. Linear in its length, times the logarithm for the simplex and the l1 ball, of which a point that is not
-    /// finite becomes NaN in all places.
+    /// Replaces `x`. Linear in its length, for the simplex and the l1 ball times the logarithm of how many numbers are above the
+    /// largest minus twice the total; a point that is not finite becomes NaN in all their places.
     pub fn apply(&self, step: f64, x: &mut [f64], scratch: &mut Vec<f64>) -> Result<()> {
         match *self {
             Prox::Zero => {}
-            Prox::L1(a) => x.iter_mut().for_each(|x| *x = shrink(*x, step * a)),
-            Prox::L2Squared(a) => x.iter_mut().for_each(|x| *x /= 1.0 + step * a),
-            Prox::ElasticNet(a, b) => x.iter_mut().for_each(|x| *x = shrink(*x, step * a) / (1.0 + step * b)),
-            Prox::Box(a, b) => x.iter_mut().for_each(|x| *x = clip(*x, a, b)),
-            Prox::LinfBall(a) => x.iter_mut().for_each(|x| *x = clip(*x, -a, a)),
+            Prox::L1(a) => each(x, |x| shrink(x, step * a)),
+            Prox::L2Squared(a) => each(x, |x| x / (1.0 + step * a)),
+            Prox::ElasticNet(a, b) => each(x, |x| shrink(x, step * a) / (1.0 + step * b)),
+            Prox::Box(a, b) => each(x, |x| clip(x, a, b)),
+            Prox::LinfBall(a) => each(x, |x| clip(x, -a, a)),
             Prox::L2Ball(a) => onto_l2_ball(x, a),
             Prox::Simplex(a) => onto_simplex(x, a, |x| x, scratch)?,
             Prox::L1Ball(a) => {
-                let sum: f64 = x.iter().map(|x| x.abs()).sum();
+                let sum = total_of(x, f64::abs);
                 if sum.is_nan() || sum > a {
                     onto_simplex(x, a, f64::abs, scratch)?;
                 }
             }
         }
-        Ok(())
+        check()
     }
+}
+
+/// Replaces each number.
+fn each(x: &mut [f64], f: impl Fn(f64) -> f64) {
+    for piece in pieces(x.len()) {
+        x[piece].iter_mut().for_each(|x| *x = f(*x));
+    }
+}
+
+/// Folds all numbers, in order.
+fn folded<T>(x: &[f64], first: T, f: impl Fn(T, f64) -> T) -> T {
+    pieces(x.len()).fold(first, |so_far, piece| x[piece].iter().fold(so_far, |so_far, &x| f(so_far, x)))
+}
+
+/// The sum of a function of all numbers, in order.
+fn total_of(x: &[f64], f: impl Fn(f64) -> f64) -> f64 {
+    folded(x, 0.0, |sum, x| sum + f(x))
 }
 
 /// Sums of squares in this range have not overflowed or lost digits to underflow.
 const SQUARES: std::ops::Range<f64> = 1e-280..1e300;
 
 fn onto_l2_ball(x: &mut [f64], radius: f64) {
-    let squares: f64 = x.iter().map(|x| x * x).sum();
+    let squares = total_of(x, |x| x * x);
     let norm = squares.sqrt();
     if SQUARES.contains(&squares) && (radius / norm).is_normal() {
         if norm > radius {
-            x.iter_mut().for_each(|x| *x *= radius / norm);
+            each(x, |x| x * (radius / norm));
         }
         return;
     }
@@ -120,10 +138,10 @@ fn onto_l2_ball(x: &mut [f64], radius: f64) {
         return x.fill(f64::NAN);
     }
     // Scaled by the largest number, whose square may overflow.
-    let largest = x.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
-    let share = x.iter().map(|x| (x / largest).powi(2)).sum::<f64>().sqrt();
+    let largest = folded(x, 0.0f64, |largest, x| largest.max(x.abs()));
+    let share = total_of(x, |x| (x / largest).powi(2)).sqrt();
     if largest > radius / share {
-        x.iter_mut().for_each(|x| *x = *x / largest * (radius / share));
+        each(x, |x| x / largest * (radius / share));
     }
 }
 
@@ -141,28 +159,74 @@ fn onto_simplex(x: &mut [f64], total: f64, size: fn(f64) -> f64, scratch: &mut V
         x.fill(f64::NAN);
         return Ok(());
     }
-    let largest = x.iter().fold(f64::NEG_INFINITY, |largest, &x| largest.max(size(x)));
+    let largest = folded(x, f64::NEG_INFINITY, |largest, x| largest.max(size(x)));
     let scale = if total > LARGE { DOWN } else { 1.0 };
     let first = if largest.abs() > 4.0 * total { largest * scale } else { 0.0 };
     scratch.clear();
-    memory::reserve_in(scratch, x.len(), "a projection")?;
-    scratch.extend(x.iter().map(|&x| size(x) * scale - first));
-    let t = threshold(scratch, total * scale);
-    for x in x {
-        let left = size(*x) * scale - first - t;
-        *x = if left > 0.0 { if size(*x) == *x { left / scale } else { -left / scale } } else { 0.0 };
+    // Long lists are merged through memory of their length.
+    memory::reserve_in(scratch, if x.len() > PIECE { 2 * x.len() } else { x.len() }, "a projection")?;
+    let (total, place) = (total * scale, |x| size(x) * scale - first);
+    // t is at least the largest number minus the total, so smaller numbers never count.
+    let least = largest * scale - first - 2.0 * total;
+    for piece in pieces(x.len()) {
+        scratch.extend(x[piece].iter().map(|&x| place(x)).filter(|&x| x >= least));
+    }
+    check()?;
+    sort_descending(scratch)?;
+    let t = threshold(scratch, total);
+    each(x, |x| {
+        let left = place(x) - t;
+        let far = left / scale;
+        if left > 0.0 { if size(x) == x { far } else { -far } } else { 0.0 }
+    });
+    Ok(())
+}
+
+/// Sorts numbers, piece by piece, with merges of the pieces through memory behind them. Equal numbers have equal bits, so their
+/// order does not matter.
+fn sort_descending(x: &mut Vec<f64>) -> Result<()> {
+    let n = x.len();
+    pieces(n).for_each(|piece| x[piece].sort_unstable_by(|a, b| b.total_cmp(a)));
+    check()?;
+    if n <= PIECE {
+        return Ok(());
+    }
+    memory::reserve_in(x, n, "a projection")?;
+    x.resize(2 * n, 0.0);
+    let (mut from, mut to) = x.split_at_mut(n);
+    let (mut width, mut is_second) = (PIECE, false);
+    while width < n {
+        for (from, to) in from.chunks(2 * width).zip(to.chunks_mut(2 * width)) {
+            merge(from.split_at(width.min(from.len())), to)?;
+        }
+        (from, to) = (to, from);
+        (width, is_second) = (2 * width, !is_second);
+    }
+    if is_second {
+        let (first, second) = x.split_at_mut(n);
+        first.copy_from_slice(second);
+    }
+    x.truncate(n);
+    Ok(())
+}
+
+/// Merges two descending lists.
+fn merge((a, b): (&[f64], &[f64]), to: &mut [f64]) -> Result<()> {
+    let (mut i, mut j) = (0, 0);
+    for (k, to) in to.iter_mut().enumerate() {
+        ask_at(k)?;
+        let is_first = j == b.len() || (i < a.len() && a[i].total_cmp(&b[j]).is_ge());
+        *to = if is_first { a[i] } else { b[j] };
+        (i, j) = if is_first { (i + 1, j) } else { (i, j + 1) };
     }
     Ok(())
 }
 
-/// The number t with `sum max(x_j - t, 0) = total` (Held, Wolfe and Crowder 1974): sorts x in descending order and
-/// takes the longest prefix whose entries are above its own t.
-fn threshold(x: &mut [f64], total: f64) -> f64 {
-    x.sort_unstable_by(|a, b| b.total_cmp(a));
+/// The number t with `sum max(x_j - t, 0) = total` (Held, Wolfe and Crowder 1974), for x in descending order: takes the longest
+/// prefix whose entries are above its own t.
+fn threshold(x: &[f64], total: f64) -> f64 {
     let (mut sum, mut found) = (0.0, 0.0);
-    // t is at least the largest number minus the total, so smaller numbers never count.
-    let least = x.first().map_or(0.0, |first| first - 2.0 * total);
-    for (k, &x) in x.iter().enumerate().take_while(|(_, x)| **x >= least) {
+    for (k, &x) in x.iter().enumerate() {
         sum += x;
         let t = (sum - total) / (k + 1) as f64;
         if x > t {
@@ -170,4 +234,54 @@ fn threshold(x: &mut [f64], total: f64) -> f64 {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw::{Draw, Purpose};
+    use crate::interrupt::asking;
+
+    /// By a sort of all numbers.
+    fn naive(x: &[f64], total: f64) -> Vec<f64> {
+        let largest = x.iter().fold(f64::NEG_INFINITY, |largest, &x| largest.max(x));
+        let first = if largest.abs() > 4.0 * total { largest } else { 0.0 };
+        let mut sorted: Vec<f64> = x.iter().map(|x| x - first).collect();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        let least = sorted[0] - 2.0 * total;
+        let (mut sum, mut t) = (0.0, 0.0);
+        for (k, &x) in sorted.iter().enumerate().take_while(|(_, x)| **x >= least) {
+            sum += x;
+            let next = (sum - total) / (k + 1) as f64;
+            if x > next {
+                t = next;
+            }
+        }
+        x.iter().map(|x| (x - first - t).max(0.0)).collect()
+    }
+
+    #[test]
+    fn projections_of_long_points_have_the_bits_of_a_whole_sort() {
+        let mut scratch = Vec::new();
+        for n in [1, 10, PIECE, PIECE + 1, 2 * PIECE, 3 * PIECE + 7, 5 * PIECE - 1] {
+            let mut draw = Draw::new(n as u64, 0, 0, Purpose::Data);
+            let x: Vec<f64> = (0..n).map(|_| draw.normal()).collect();
+            for total in [1e-3, 1.0, 1e3, 1e7] {
+                let mut found = x.clone();
+                Prox::Simplex(total).apply(1.0, &mut found, &mut scratch).unwrap();
+                assert!(found == naive(&x, total), "{n} numbers, total {total}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_points_end_early() {
+        let x = vec![0.5; 3 * PIECE];
+        let radius = 1e4;
+        for prox in [Prox::L1(1.0), Prox::Box(0.0, 0.1), Prox::Simplex(radius), Prox::L1Ball(radius), Prox::L2Ball(1.0)]
+        {
+            let apply = || prox.apply(1.0, &mut x.clone(), &mut Vec::new());
+            assert_eq!(asking(|| true, apply), Err(Error::Interrupted), "{prox:?}");
+        }
+    }
 }

@@ -5,6 +5,7 @@
 
 use crate::draw::{Draw, Purpose, Subset};
 use crate::error::{Error, Result};
+use crate::interrupt::{check, pieces};
 use crate::memory;
 
 use super::terms::Samples;
@@ -118,6 +119,11 @@ impl Sampler {
         })
     }
 
+    /// The number of samples.
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
     /// The rule.
     pub fn rule(&self) -> &Sampling {
         &self.rule
@@ -164,8 +170,7 @@ impl Sampler {
         } else {
             self.list(seed, round, client)?;
         }
-        self.weigh();
-        Ok(())
+        self.weigh()
     }
 
     /// Draws a small batch before its round, so that its rows can be prefetched; returns no samples for a large one.
@@ -188,17 +193,25 @@ impl Sampler {
         let mut draw = Draw::new(seed, round, client, Purpose::Sampling);
         self.indices.clear();
         match self.rule {
-            Sampling::Full => self.indices.extend(0..self.n as u32),
+            Sampling::Full => {
+                let indices = &mut self.indices;
+                pieces(self.n).for_each(|piece| indices.extend(piece.map(|i| i as u32)));
+            }
             Sampling::Nice(size) => self.indices.extend_from_slice(self.subset.draw(&mut draw, self.n, size)?),
             Sampling::WithReplacement(size) => {
-                self.indices.extend((0..size).map(|_| draw.below(self.n as u64) as u32));
+                let (indices, n) = (&mut self.indices, self.n as u64);
+                pieces(size).for_each(|piece| indices.extend(piece.map(|_| draw.below(n) as u32)));
             }
-            Sampling::Independent(p) => self.indices.extend((0..self.n as u32).filter(|_| draw.happens(p))),
+            Sampling::Independent(p) => {
+                let indices = &mut self.indices;
+                pieces(self.n).for_each(|piece| indices.extend(piece.map(|i| i as u32).filter(|_| draw.happens(p))));
+            }
             Sampling::Importance(size, _) => {
                 let last = self.n - 1;
                 let cumulative = &self.cumulative;
                 let one = |u: f64| cumulative.partition_point(|&so_far| so_far <= u).min(last) as u32;
-                self.indices.extend((0..size).map(|_| one(draw.uniform())));
+                let indices = &mut self.indices;
+                pieces(size).for_each(|piece| indices.extend(piece.map(|_| one(draw.uniform()))));
             }
             Sampling::Reshuffle(size) => self.reshuffle(seed, round, client, size)?,
             Sampling::Partition(parts) => {
@@ -206,7 +219,7 @@ impl Sampler {
                 self.indices.extend((part * self.n / parts) as u32..((part + 1) * self.n / parts) as u32);
             }
         }
-        Ok(())
+        check()
     }
 
     fn reshuffle(&mut self, seed: u64, round: u64, client: u64, size: usize) -> Result<()> {
@@ -242,11 +255,10 @@ impl Sampler {
         self.indices.clear();
         memory::reserve_in(&mut self.indices, indices.len(), WHAT)?;
         self.indices.extend_from_slice(indices);
-        self.weigh();
-        Ok(())
+        self.weigh()
     }
 
-    fn weigh(&mut self) {
+    fn weigh(&mut self) -> Result<()> {
         let n = self.n as f64;
         self.weights.clear();
         self.scale = match self.rule {
@@ -255,8 +267,11 @@ impl Sampler {
             _ => 1.0 / self.indices.len() as f64,
         };
         if let Sampling::Importance(_, weights) = &self.rule {
-            self.weights.extend(self.indices.iter().map(|&i| self.total / (n * weights[i as usize])));
+            for piece in pieces(self.indices.len()) {
+                self.weights.extend(self.indices[piece].iter().map(|&i| self.total / (n * weights[i as usize])));
+            }
         }
+        check()
     }
 
     /// The batch drawn last.

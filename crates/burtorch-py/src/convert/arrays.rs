@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::convert::buffer::{buffer_of, refuse_masked, type_name};
+use crate::convert::entry::check_signals;
 use crate::convert::gc::{HoldsObjects, Visitor};
 pub use crate::convert::kinds::Kind;
 use crate::convert::numbers::{is_text, real};
@@ -323,6 +324,30 @@ pub fn write_all<E: Float + InPlace>(to: &Array, numbers: &[E]) {
     } else {
         to.write(numbers);
     }
+}
+
+/// Numbers between two checks for signals.
+const PIECE: usize = 1 << 16;
+
+/// A new NumPy array of one dimension, of a dtype of this name, written with checks for signals in between.
+pub fn written<'py, T: InPlace>(
+    py: Python<'py>,
+    name: &str,
+    numbers: impl ExactSizeIterator<Item = T>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let n = numbers.len();
+    let array = empty_of(py, &[n], name)?;
+    let place = Array::of(&array).filter(|place| place.len() == n && place.kind == T::KIND);
+    let place = place.ok_or_else(|| PyTypeError::new_err(format!("NumPy made no array of {name}")))?;
+    let start = place.start().cast::<T>();
+    for (k, number) in numbers.take(n).enumerate() {
+        if k.is_multiple_of(PIECE) {
+            check_signals(py)?;
+        }
+        // SAFETY: a new array is contiguous and aligned, has this many numbers, and has no other references.
+        unsafe { start.add(k).write(number) };
+    }
+    Ok(array)
 }
 
 /// A new NumPy array of these integers, by rows.
