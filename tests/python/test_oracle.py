@@ -9,6 +9,7 @@ import threading
 import time
 from array import array
 
+import numpy as np
 import pytest
 
 import burtorch as bt
@@ -316,3 +317,42 @@ def test_a_sample_loss_is_that_of_the_oracle_and_an_error_appends_nothing():
         assert len(graph) == n
     losses[0].backward()
     assert any(params.grads)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "g", "?", ">f2", ">f4", ">f8", ">i2", ">i8", "<u4", ">u4", "f4", "i1"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_numbers_of_any_format_are_contexts_and_targets(dtype, order):
+    x, y = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])
+    of_x, of_y = np.asarray(x, dtype, order=order), np.asarray(y, dtype, order=order)
+    model = bt.nn.MLP(bt.Parameters(dtype="float64", seed=2), [3, 4, 2])
+    for loss in ("mse", "cross_entropy"):
+        oracle = bt.Oracle(model, loss=loss)
+        expected, gradient = oracle(x, y)
+        gradient = list(gradient)
+        found, given = oracle(of_x, y)
+        assert (found, list(given)) == (expected, gradient)
+        if loss == "mse" or of_y.dtype.kind not in "iu":
+            found, given = oracle(x, of_y)
+            assert (found, list(given)) == (expected, gradient)
+        assert oracle.loss(list(of_x), y) == expected
+
+
+def test_tokens_and_classes_in_the_other_byte_order():
+    tokens, after = np.array([[0, 1, 4], [2, 2, 3]]), np.array([1, 3])
+    chars = bt.nn.CharMLP(bt.Parameters(seed=1), vocab=5, context=3, embedding=4, hidden=6)
+    gpt = bt.nn.GPT(bt.Parameters(seed=1), vocab=5, context=4, layers=1, heads=1, width=8)
+    classes = bt.Oracle(bt.nn.MLP(bt.Parameters(seed=1), [3, 5]))
+    for dtype in (">i8", ">u4", ">i2"):
+        for oracle, x, y in ((bt.Oracle(chars), tokens, after), (bt.Oracle(gpt), tokens, tokens)):
+            assert oracle.loss(x.astype(dtype), y.astype(dtype)) == oracle.loss(x, y)
+        assert classes.loss(np.ones((2, 3)), after.astype(dtype)) == classes.loss(np.ones((2, 3)), after)
+    for dtype in (">f8", "f2", "?"):
+        with pytest.raises(TypeError, match="contexts must be integers"):
+            bt.Oracle(chars).loss(tokens.astype(dtype), after)
+
+
+@pytest.mark.parametrize("dtype", ["c16", ">c16", "M8[s]", "U3", "O"])
+def test_other_arrays_are_no_numbers(dtype):
+    oracle = bt.Oracle(bt.nn.Linear(bt.Parameters(), 2, 1))
+    with pytest.raises((TypeError, ValueError)):
+        oracle.loss(np.zeros((3, 2)).astype(dtype), np.zeros((3, 1)))

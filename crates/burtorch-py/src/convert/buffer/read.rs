@@ -1,6 +1,7 @@
 //! Whole or real numbers read from any buffer or nested sequence of one or two dimensions.
 //!
-//! Promises: input is checked before it is used; NumPy is not imported.
+//! Promises: input is checked before it is used; long arrays are read piece by piece, with checks for signals in between. NumPy
+//! is imported only to convert numbers in another byte order, float16 and long double.
 #![allow(unsafe_code)]
 
 use pyo3::buffer::{ElementType, PyUntypedBuffer};
@@ -12,6 +13,7 @@ use pyo3::types::{PyFloat, PyInt, PyIterator, PyList, PyString, PyTuple};
 use super::TokenIdArray;
 use super::masked::buffer_of;
 use super::token_ids_quick::quick_symbols;
+use crate::convert::entry::check_signals;
 use crate::convert::errors::{if_any, instead};
 use crate::convert::numbers::{is_text, number_of, real};
 use crate::convert::signals::ask_at;
@@ -55,6 +57,8 @@ impl Dims {
 
 /// A number that can be read from a buffer or a Python object.
 trait Read: Sized {
+    /// Whether it may be a fraction.
+    const IS_REAL: bool;
     /// Reads one entry of `bytes` of this kind, if that kind is acceptable.
     ///
     /// # Safety
@@ -90,6 +94,8 @@ unsafe fn whole_number(kind: ElementType, at: *const u8) -> Option<i128> {
 }
 
 impl Read for u32 {
+    const IS_REAL: bool = false;
+
     unsafe fn from_memory(kind: ElementType, at: *const u8, what: &str) -> PyResult<Self> {
         // SAFETY: by the contract of this function.
         let Some(number) = (unsafe { whole_number(kind, at) }) else {
@@ -116,12 +122,15 @@ impl Read for u32 {
 }
 
 impl Read for f64 {
+    const IS_REAL: bool = true;
+
     unsafe fn from_memory(kind: ElementType, at: *const u8, what: &str) -> PyResult<Self> {
         // SAFETY: by the contract of this function; entries need not be aligned.
         unsafe {
             match kind {
                 ElementType::Float { bytes: 4 } => Ok(f64::from(at.cast::<f32>().read_unaligned())),
                 ElementType::Float { bytes: 8 } => Ok(at.cast::<f64>().read_unaligned()),
+                ElementType::Bool => Ok(f64::from(u8::from(at.read() != 0))),
                 _ => match whole_number(kind, at) {
                     Some(number) => Ok(number as f64),
                     None => Err(PyTypeError::new_err(format!("{what} must be numbers (float32, float64 or integers)"))),
@@ -315,8 +324,34 @@ fn is_number(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     is_sequence(object).map(|is_sequence| !is_sequence)
 }
 
+/// Entries of an array between two checks for signals.
+const PIECE: usize = 1 << 16;
+
+/// A copy by NumPy of numbers in another byte order, and, for real numbers, of float16 and long double.
+fn converted<'py, T: Read>(
+    object: &Bound<'py, PyAny>,
+    buffer: &PyUntypedBuffer,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let is_foreign = is_foreign(buffer);
+    let is_other =
+        T::IS_REAL && matches!(buffer.format().to_bytes(), [b'e' | b'g'] | [b'=' | b'@' | b'<' | b'>', b'e' | b'g']);
+    if !(is_foreign || is_other) {
+        return Ok(None);
+    }
+    let found = object.py().import("numpy")?.call_method1("asarray", (object,))?;
+    let dtype = found.getattr("dtype")?;
+    match dtype.getattr("kind")?.extract::<char>()? {
+        'f' if T::IS_REAL => found.call_method1("astype", ("float64",)).map(Some),
+        'i' | 'u' | 'f' => found.call_method1("astype", (dtype.call_method1("newbyteorder", ("=",))?,)).map(Some),
+        _ => Ok(None),
+    }
+}
+
 fn read_buffer<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str) -> PyResult<Dims> {
     let buffer = buffer_of(object)?;
+    if let Some(native) = converted::<T>(object, &buffer)? {
+        return read_buffer(&native, out, what);
+    }
     let kind = element_type(&buffer, what)?;
     let dims = match *buffer.shape() {
         [n] => Dims::one(n),
@@ -330,18 +365,28 @@ fn read_buffer<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str)
     };
     let size = buffer.item_size();
     if buffer.is_c_contiguous() {
-        let start = buffer.buf_ptr().cast::<u8>();
-        // SAFETY: a contiguous buffer holds its entries consecutively.
-        if unsafe { T::add_all(kind, start, buffer.item_count(), out) } {
-            return Ok(dims);
+        let (start, n) = (buffer.buf_ptr().cast::<u8>(), buffer.item_count());
+        if n > PIECE {
+            out.reserve(n);
         }
-        for k in 0..buffer.item_count() {
-            // SAFETY: a contiguous buffer holds `item_count` consecutive entries of `item_size`.
-            out.push(unsafe { T::from_memory(kind, start.add(k * size), what)? });
+        for first in (0..n).step_by(PIECE) {
+            if first > 0 {
+                check_signals(object.py())?;
+            }
+            let piece = PIECE.min(n - first);
+            // SAFETY: a contiguous buffer, which is held here, holds `n` consecutive entries of `size` bytes.
+            if unsafe { T::add_all(kind, start.add(first * size), piece, out) } {
+                continue;
+            }
+            for k in first..first + piece {
+                // SAFETY: as above.
+                out.push(unsafe { T::from_memory(kind, start.add(k * size), what)? });
+            }
         }
         return Ok(dims);
     }
     for i in 0..dims.dims[0] {
+        ask_at(object.py(), i)?;
         for j in 0..dims.dims[1] {
             let indices = [i, j];
             let at = buffer.get_ptr(indices.get(..dims.n).unwrap_or(&indices)).cast::<u8>();
@@ -354,10 +399,14 @@ fn read_buffer<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str)
 
 /// The kind of entries, in this machine's byte order.
 pub fn element_type(buffer: &PyUntypedBuffer, what: &str) -> PyResult<ElementType> {
-    let format = buffer.format();
-    let foreign = if cfg!(target_endian = "little") { &b">!"[..] } else { &b"<"[..] };
-    if buffer.item_size() > 1 && format.to_bytes().first().is_some_and(|order| foreign.contains(order)) {
+    if is_foreign(buffer) {
         return Err(PyValueError::new_err(format!("{what} must be in this machine's byte order")));
     }
-    Ok(ElementType::from_format(format))
+    Ok(ElementType::from_format(buffer.format()))
+}
+
+/// Whether entries are in the other byte order.
+fn is_foreign(buffer: &PyUntypedBuffer) -> bool {
+    let foreign = if cfg!(target_endian = "little") { &b">!"[..] } else { &b"<"[..] };
+    buffer.item_size() > 1 && buffer.format().to_bytes().first().is_some_and(|order| foreign.contains(order))
 }
