@@ -167,17 +167,18 @@ def test_ways_to_denote_a_set():
     ("wanted", "error", "text"),
     [
         ("nobody", KeyError, "nobody"),
-        ([], ValueError, "no parameters"),
         ([3, 2], ValueError, "must ascend"),
         ([2, 2], ValueError, "must ascend"),
         ([2, 8], IndexError, "index 8"),
         ([-1], IndexError, "index -1"),
+        ([2**63], IndexError, "beyond 64 bits, expected 0 to 7"),
+        ([-(2**70)], IndexError, "beyond 64 bits, expected 0 to 7"),
+        (np.array([2**63], np.uint64), IndexError, "beyond 64 bits, expected 0 to 7"),
+        (range(0, 2**70), ValueError, "range"),
         ([True, False], ValueError, "a mask must have one bool for each of 8"),
-        (np.zeros(8, bool), ValueError, "no parameters"),
         (np.zeros(8), TypeError, "wanted must be names"),
         (list(np.zeros(8)), TypeError, "wanted must be names"),
         ([np.int64(2), np.int64(2)], ValueError, "must ascend"),
-        (list(np.zeros(8, bool)), ValueError, "no parameters"),
         (1.5, TypeError, "wanted must be names"),
         (range(0, 8, 2), ValueError, "range"),
         (range(3, 9), ValueError, "range"),
@@ -196,6 +197,83 @@ def test_invalid_sets_are_refused(wanted, error, text):
     with pytest.raises(error, match=text):
         params.subset(wanted)
     assert list(params.grads) == before
+
+
+EMPTY = {
+    "list": [],
+    "mask": np.zeros(8, bool),
+    "list of bools": [False] * 8,
+    "range": range(3, 3),
+    "pair": (3, 3),
+    "array": np.zeros(0, int),
+    "list of ranges": [range(2, 2), (5, 5)],
+}
+
+
+@pytest.mark.parametrize("wanted", EMPTY)
+@pytest.mark.parametrize("is_built_in", [True, False])
+def test_an_empty_set_has_an_empty_gradient(wanted, is_built_in):
+    params = bt.Parameters(dtype="float64", seed=1)
+    model, wanted = bt.nn.Linear(params, 3, 2), EMPTY[wanted]
+    body = bt.Oracle(lambda x, y: bt.mean((model(x) - y) ** 2), params=params)
+    oracle = bt.Oracle(model, loss="mse") if is_built_in else body
+    x, y = np.arange(12.0).reshape(4, 3), np.ones((4, 2))
+    loss, _ = oracle(x, y)
+    before = list(params.grads)
+    for choices in ({}, {"stop": bt.Stop()}, {"deadline": 100.0}):
+        found, none = oracle(x, y, wanted=wanted, **choices)
+        assert (found, len(none)) == (pytest.approx(loss), 0)
+        assert len(oracle.grad(x, y, wanted=wanted, **choices)) == 0
+        whole = np.ones(8)
+        found, out = oracle(x, y, wanted=wanted, out=whole, **choices)
+        assert (found, out is whole, whole.tolist()) == (pytest.approx(loss), True, [0.0] * 8)
+        with pytest.raises(ValueError, match="out must have 0 or 8 numbers, found 3"):
+            oracle(x, y, wanted=wanted, out=np.zeros(3), **choices)
+    at = np.zeros(8)
+    assert oracle(x, y, wanted=wanted, at=at)[0] == pytest.approx(oracle(x, y, at=at, out=np.zeros(8))[0])
+    assert list(params.grads) == before
+    subset = params.subset(wanted)
+    assert (len(subset), subset.indices.tolist()) == (0, [])
+    assert len(oracle(x, y, wanted=subset)[1]) == 0
+    values = list(params.values)
+    with pytest.raises(ValueError, match="overlaps"):
+        oracle(x, y, wanted=wanted, out=params.values)
+    assert list(params.values) == values
+    if is_built_in:
+        found, none, n = oracle(x, y, wanted=wanted, on_stop="partial")
+        assert (found, len(none), n) == (pytest.approx(loss), 0, 4)
+        assert oracle.cost(wanted, x, y)["seconds"] >= 0.0
+    params.freeze([5])
+    with pytest.raises(ValueError, match="after the last change"):
+        oracle(x, y, wanted=subset)
+    token = bt.Stop()
+    token.set()
+    with pytest.raises(bt.StoppedError):
+        oracle(x, y, wanted=wanted, stop=token)
+
+
+def test_more_clients_than_parameters_send_empty_messages():
+    params = bt.Parameters(dtype="float64", seed=1)
+    oracle = bt.Oracle(bt.nn.Linear(params, 2, 1), loss="mse")
+    x, y = np.ones((4, 2)), np.zeros((4, 1))
+    draw, gradient = bt.compress.Draw(3), np.array(oracle(x, y)[1])
+    sent = [oracle(x, y, compress=bt.compress.PermK(), draw=draw, client=client, n_clients=5)[1] for client in range(5)]
+    assert sorted(len(message.indices) for message in sent) == [0, 0, 1, 1, 1]
+    for client, message in enumerate(sent):
+        expected = bt.compress.PermK().compress(gradient, draw=draw, client=client, n_clients=5)
+        assert message.to_bytes() == expected.to_bytes()
+
+
+def test_empty_sets_of_numbers():
+    f = bt.function(lambda x: (x * x).sum())
+    for wanted in ([], [False] * 3, np.zeros(3, bool), range(2, 2), np.zeros(0, int)):
+        assert np.asarray(f.grad(np.ones(3), wanted=wanted)).tolist() == []
+    for wanted in ([2**63], [3], [-1]):
+        with pytest.raises(IndexError, match="expected 0 to 2"):
+            f.grad(np.ones(3), wanted=wanted)
+    w = bt.Parameters(dtype="float64").tensor(2, init=1.0)
+    with pytest.raises(ValueError, match="no parameters"):
+        bt.inner_product(w, w).backward(wanted=[])
 
 
 def test_a_set_is_of_its_parameters_as_they_were():

@@ -5,7 +5,7 @@
 use crate::convert::signals::repr_of;
 use std::ops::Range;
 
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyList, PyRange};
 
@@ -30,7 +30,7 @@ pub fn listed(n: usize, whose: &str, what: &Bound<'_, PyAny>) -> PyResult<Option
         }
         return match items.iter().all(|item| item.is_instance_of::<PyBool>()) {
             true => of_mask(n, whose, &items.extract::<Vec<bool>>()?).map(Some),
-            false => of_indices(n, items.extract::<Vec<i64>>()?).map(Some),
+            false => of_indices(n, items.extract::<Vec<i64>>().or_else(|error| beyond(what, n, error))?).map(Some),
         };
     }
     let Some(array) = Array::of(what).filter(|array| array.shape().len() == 1) else {
@@ -41,7 +41,9 @@ pub fn listed(n: usize, whose: &str, what: &Bound<'_, PyAny>) -> PyResult<Option
             let flags: Vec<bool> = array.integers()?.into_iter().map(|flag| flag != 0).collect();
             of_mask(n, whose, &flags).map(Some)
         }
-        Kind::Signed(_) | Kind::Unsigned(_) => of_indices(n, array.integers()?).map(Some),
+        Kind::Signed(_) | Kind::Unsigned(_) => {
+            of_indices(n, array.integers().or_else(|error| beyond(what, n, error))?).map(Some)
+        }
         _ => Ok(None),
     }
 }
@@ -49,7 +51,11 @@ pub fn listed(n: usize, whose: &str, what: &Bound<'_, PyAny>) -> PyResult<Option
 /// The selected ones of `n` numbers, if the argument is a `range`.
 pub fn range_in(n: usize, what: &Bound<'_, PyAny>) -> PyResult<Option<Range<u32>>> {
     let Ok(range) = what.cast::<PyRange>() else { return Ok(None) };
-    let part = |name: &str| range.getattr(name)?.extract::<i64>();
+    // A bound beyond 64 bits is outside in any case.
+    let part = |name: &str| match range.getattr(name)?.extract::<i64>() {
+        Err(error) if error.is_instance_of::<PyOverflowError>(what.py()) => Ok(i64::MAX),
+        found => found,
+    };
     let (start, stop, step) = (part("start")?, part("stop")?, part("step")?);
     if step != 1 || start < 0 || stop < start || stop > n as i64 {
         let found = repr_of(range)?;
@@ -58,6 +64,15 @@ pub fn range_in(n: usize, what: &Bound<'_, PyAny>) -> PyResult<Option<Range<u32>
         )));
     }
     Ok(Some(start as u32..stop as u32))
+}
+
+/// The error for an index beyond 64 bits; other errors as they are.
+fn beyond<T>(what: &Bound<'_, PyAny>, n: usize, error: PyErr) -> PyResult<T> {
+    if !error.is_instance_of::<PyOverflowError>(what.py()) {
+        return Err(error);
+    }
+    let most = n.saturating_sub(1);
+    Err(PyIndexError::new_err(format!("wanted has an index beyond 64 bits, expected 0 to {most}")))
 }
 
 fn of_mask(n: usize, whose: &str, mask: &[bool]) -> PyResult<Vec<Range<u32>>> {

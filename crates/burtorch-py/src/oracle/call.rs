@@ -5,6 +5,7 @@ use burtorch_core::oracle::Until;
 use burtorch_core::sync::Stop;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use super::PyOracle;
 use super::engine::{Want, WantRandom, WantUntil};
@@ -61,25 +62,93 @@ impl PyOracle {
             let want = Want::Gradient(point, self.memory_of(out, "out")?, skips_loss);
             return Ok((self.run(py, x, y, want)?, self.written_to(py, out)?));
         };
-        let (subset, out) = self.some(py, wanted, out)?;
+        let subset = PySubset::unchecked(self.params.bind(py), wanted)?;
+        if subset.get().set().is_empty() {
+            PySubset::of(self.params.bind(py), &subset)?;
+            return self.of_none(py, asked);
+        }
+        let out = self.place_of(py, &subset, out)?;
         let memory = CallerMemory::of(&out, self.params.get().dtype_of(), "out")?;
         let want = Want::Some(subset.get().set(), memory, point, skips_loss);
         Ok((self.run(py, x, y, want)?, out))
     }
 
-    /// A set, and an array for its gradients.
-    fn some<'py>(
+    /// An array for the gradients of a set.
+    fn place_of<'py>(
         &self,
         py: Python<'py>,
-        wanted: &Bound<'py, PyAny>,
+        subset: &Bound<'py, PySubset>,
         out: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<(Bound<'py, PySubset>, Bound<'py, PyAny>)> {
-        let subset = PySubset::unchecked(self.params.bind(py), wanted)?;
-        let out = match out {
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match out {
+            Some(out) => Ok(out.clone()),
+            None => zeros(py, self.params.get().dtype_of(), subset.get().set().len()),
+        }
+    }
+
+    /// Whether memory for the gradient of the empty set has room for all parameters, instead of none.
+    fn is_for_all(&self, py: Python<'_>, out: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        let Some(out) = out else { return Ok(false) };
+        let (found, d) = (Array::writable(out, "out")?.len(), self.params.bind(py).len()?);
+        if found != 0 && found != d {
+            return Err(PyValueError::new_err(format!("out must have 0 or {d} numbers, found {found}")));
+        }
+        Ok(found == d)
+    }
+
+    /// Memory for a whole gradient, and, from that, what is returned for the empty set: no numbers, or zeros.
+    fn around_none<'py>(
+        &self,
+        py: Python<'py>,
+        out: Option<&Bound<'py, PyAny>>,
+        compute: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let dtype = self.params.get().dtype_of();
+        let is_for_all = self.is_for_all(py, out)?;
+        let none = match out {
             Some(out) => out.clone(),
-            None => zeros(py, self.params.get().dtype_of(), subset.get().set().len())?,
+            None => zeros(py, dtype, 0)?,
         };
-        Ok((subset, out))
+        let all = if is_for_all { none.clone() } else { zeros(py, dtype, self.params.bind(py).len()?)? };
+        let found = compute(&all)?;
+        if is_for_all {
+            Array::writable(&none, "out")?.fill(0.0);
+        }
+        Ok((found, none))
+    }
+
+    /// The loss of a batch and the gradient of the empty set.
+    fn of_none<'py>(&self, py: Python<'py>, asked: Asked<'_, 'py>) -> PyResult<(f64, Bound<'py, PyAny>)> {
+        let Asked { batch: (x, y), at, out, .. } = asked;
+        if at.is_none() && out.is_none() {
+            return Ok((self.run(py, x, y, Want::Loss)?, zeros(py, self.params.get().dtype_of(), 0)?));
+        }
+        let mut loss = 0.0;
+        let (_, none) = self.around_none(py, out, |all| {
+            let (found, gradient) = self.gradient(py, Asked { out: Some(all), wanted: None, ..asked }, false)?;
+            loss = found;
+            Ok(gradient)
+        })?;
+        Ok((loss, none))
+    }
+
+    /// The same until a token is set.
+    fn of_none_until<'py>(
+        &self,
+        py: Python<'py>,
+        asked: Asked<'_, 'py>,
+        stop: &Stop,
+        choices: (OnStop, Option<f64>),
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (found, none) = self.around_none(py, asked.out, |all| {
+            self.until(py, Asked { out: Some(all), wanted: None, ..asked }, stop, choices)
+        })?;
+        let Ok(parts) = found.cast::<PyTuple>() else { return Ok(found) };
+        let loss = parts.get_item(0)?;
+        match parts.len() {
+            3 => Ok((loss, none, parts.get_item(2)?).into_pyobject(py)?.into_any()),
+            _ => Ok((loss, none).into_pyobject(py)?.into_any()),
+        }
     }
 
     /// The same until a token is set: loss, gradient and number of samples of a partial result.
@@ -91,10 +160,15 @@ impl PyOracle {
         (on_stop, probability): (OnStop, Option<f64>),
     ) -> PyResult<Bound<'py, PyAny>> {
         let Asked { batch: (x, y), at, out, wanted } = asked;
+        let subset = wanted.map(|wanted| PySubset::unchecked(self.params.bind(py), wanted)).transpose()?;
+        if let Some(none) = subset.as_ref().filter(|subset| subset.get().set().is_empty()) {
+            PySubset::of(self.params.bind(py), none)?;
+            return self.of_none_until(py, asked, stop, (on_stop, probability));
+        }
         let at = self.point(at)?;
-        let (subset, out) = match wanted {
-            Some(wanted) => self.some(py, wanted, out).map(|(subset, out)| (Some(subset), Some(out)))?,
-            None => (None, out.cloned()),
+        let out = match &subset {
+            Some(subset) => Some(self.place_of(py, subset, out)?),
+            None => out.cloned(),
         };
         let mut n = None;
         let want = WantUntil {

@@ -49,8 +49,17 @@ impl PySubset {
         &self.params
     }
 
-    /// The set named by an argument that determines its Parameters, or by numbers of these parameters if there are no others.
+    /// The set of at least one parameter named by an argument that determines its Parameters, or by numbers of these parameters
+    /// if there are no others.
     pub fn of_any<'py>(what: &Bound<'py, PyAny>, read: &[Bound<'py, PyParameters>]) -> PyResult<Bound<'py, PySubset>> {
+        let subset = Self::any(what, read)?;
+        if subset.get().set.is_empty() {
+            return Err(PyValueError::new_err("wanted names no parameters; name at least one"));
+        }
+        Ok(subset)
+    }
+
+    fn any<'py>(what: &Bound<'py, PyAny>, read: &[Bound<'py, PyParameters>]) -> PyResult<Bound<'py, PySubset>> {
         if let Ok(subset) = what.cast::<PySubset>() {
             return Self::of(subset.get().params.bind(what.py()), what);
         }
@@ -100,9 +109,6 @@ impl PySubset {
     ) -> PyResult<Bound<'py, PySubset>> {
         let py = params.py();
         let set = params.get().with(py, |any| with_params!(any, p => WantedSet::of(p, ranges)))?.or_raise(py)?;
-        if set.is_empty() {
-            return Err(PyValueError::new_err("wanted names no parameters; name at least one"));
-        }
         Bound::new(py, PySubset { params: params.clone().unbind(), set })
     }
 }
@@ -195,7 +201,8 @@ impl PyParameters {
     ///     wanted: the name of a tensor, a Tensor, a `range`, a pair (start, stop), or a list of these; ascending indices
     ///         into the flat arrays (a list or an integer array); or a mask with one bool per parameter.
     ///
-    /// Costs a pass over the argument. Raises KeyError, IndexError, ValueError or TypeError for other arguments.
+    /// The set may be empty. Costs a pass over the argument. Raises KeyError, IndexError, ValueError or TypeError for other
+    /// arguments.
     fn subset<'py>(slf: &Bound<'py, Self>, wanted: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PySubset>> {
         PySubset::of(slf, wanted)
     }

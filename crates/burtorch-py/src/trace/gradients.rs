@@ -11,7 +11,7 @@ use burtorch_core::program::passes::differentiated_by;
 use burtorch_core::program::{Build, Seeds};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyList, PyTuple};
 
 use super::arguments::Arguments;
 use super::array_gradients::by_some;
@@ -150,6 +150,9 @@ impl<'py> Chosen<'py> {
 
 /// The wanted numbers of `n`.
 fn ranges(n: usize, what: &Bound<'_, PyAny>) -> PyResult<Vec<Range<u32>>> {
+    if what.cast::<PyList>().is_ok_and(|items| items.is_empty()) {
+        return Ok(Vec::new());
+    }
     if let Some(ranges) = listed(n, "numbers", what)? {
         return Ok(ranges);
     }
