@@ -293,3 +293,43 @@ def test_proximal_terms_with_a_factor_of_0_are_0():
     for prox in (opt.L1(0.0), opt.L2Squared(0.0), opt.ElasticNet(0.0, 0.0)):
         assert prox.value(np.array([1e300, -1e300])) == 0.0
     assert opt.ElasticNet(1.0, 0.0).value(np.array([1e300])) == 1e300
+
+
+WORDS, TEXT = bt.text.WordContexts(["anna", "bob"], context=2), bt.text.TextWindows("to be or not to be" * 3, context=3)
+SGD = bt.optim.SGD(bt.Parameters())
+INTEGERS = {
+    "seed": [
+        bt.compress.Draw,
+        *(lambda n, data=data: data.batch(opt.Nice(1), seed=n) for data in (WORDS, TEXT)),
+    ],
+    "round": [
+        lambda n: bt.compress.Draw(0, n),
+        *(lambda n, data=data: data.batch(opt.Nice(1), round=n) for data in (WORDS, TEXT)),
+    ],
+    "client": [lambda n: bt.compress.Draw(0, 0, n)],
+    "warm_up": [lambda n: bt.optim.Schedule(SGD, warm_up=n)],
+    "every": [lambda n: bt.optim.Schedule(SGD, "step", every=n)],
+    "total": [lambda n: bt.optim.Schedule(SGD, "cosine", total=n)],
+    "step": [lambda n: bt.optim.Schedule(SGD).rate(n)],
+    "n": [
+        lambda n: bt.text.continue_text(
+            bt.nn.GPT(bt.Parameters(), vocab=2, context=2, layers=1, heads=1, width=4), "ab", n, prompt="a"
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("n", [-1, -(2**70), 2**64, 2**70])
+def test_integers_out_of_range_are_value_errors_with_the_name(name, n):
+    for call in INTEGERS[name]:
+        with pytest.raises(ValueError, match=f"^{name} must be .*, found {n}$"):
+            call(n)
+
+
+def test_zero_is_in_range_where_it_means_something():
+    assert bt.optim.Schedule(SGD, warm_up=0).rate(0) == SGD.lr
+    assert bt.compress.Draw(2**64 - 1, 0, 0) == bt.compress.Draw(2**64 - 1)
+    for name in ("every", "total"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, found 0"):
+            INTEGERS[name][0](0)

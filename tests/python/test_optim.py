@@ -75,3 +75,9 @@ def test_schedules_set_the_rate():
     for wrong in ({"kind": "line"}, {"kind": "step"}, {"kind": "cosine"}, {"kind": "cosine", "total": 0}):
         with pytest.raises(ValueError):
             bt.optim.Schedule(sgd, **wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "sgd"])
+def test_a_schedule_needs_an_optimiser(wrong):
+    with pytest.raises(TypeError, match="optimizer must have an lr, such as"):
+        bt.optim.Schedule(wrong)

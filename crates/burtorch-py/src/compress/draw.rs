@@ -5,13 +5,14 @@ use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
+use crate::convert::arguments::sizes;
 use crate::convert::arrays::Array;
 use crate::convert::errors::IntoPython;
 
 /// The random draws of a client in a round: a function of the seed, the round and the client.
 ///
 /// Args:
-///     seed, round, client: integers, at least 0.
+///     seed, round, client: integers, at least 0; ValueError for others.
 ///
 /// The same draw always gives the same numbers: those of Philox4x64-10 with the seed as key.
 /// ``Draw.of(uniforms)`` uses the given numbers in [0, 1) in place of random ones: with (i + 1/2)/n for every i below n, a
@@ -76,7 +77,11 @@ impl PyDraw {
 impl PyDraw {
     #[new]
     #[pyo3(signature = (seed, round=0, client=0))]
-    fn new(seed: u64, round: u64, client: u64) -> Self {
+    fn new(
+        #[pyo3(from_py_with = sizes::seed)] seed: u64,
+        #[pyo3(from_py_with = sizes::round)] round: u64,
+        #[pyo3(from_py_with = sizes::client)] client: u64,
+    ) -> Self {
         PyDraw { source: Source::Counter { seed, round, client } }
     }
 

@@ -77,10 +77,18 @@ pub mod sizes {
     use super::{Bound, Count, PyAny, PyAnyMethods, PyResult};
 
     readers! { 1: vocab context embedding hidden layers heads width expansion n_in n_out }
-    readers! { 0: size start stop n }
+    readers! { 0: size start stop n warm_up }
 
     pub fn seed(object: &Bound<'_, PyAny>) -> PyResult<u64> {
         object.extract::<Count>()?.of_draws("seed")
+    }
+
+    pub fn round(object: &Bound<'_, PyAny>) -> PyResult<u64> {
+        object.extract::<Count>()?.of_draws("round")
+    }
+
+    pub fn client(object: &Bound<'_, PyAny>) -> PyResult<u64> {
+        object.extract::<Count>()?.of_draws("client")
     }
 }
 

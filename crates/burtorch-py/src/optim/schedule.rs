@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use burtorch_core::optim::{Course, Schedule};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::convert::arguments::{Count, sizes};
+use crate::convert::buffer::type_name;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
 use crate::convert::numbers::argument_number;
@@ -24,6 +26,7 @@ use crate::convert::numbers::argument_number;
 ///
 /// Raises:
 ///     ValueError: an unknown kind, invalid numbers, or `every` or `total` missing.
+///     TypeError: an optimiser without an `lr`.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -50,12 +53,14 @@ impl PySchedule {
     fn new(
         optimizer: &Bound<'_, PyAny>,
         kind: &str,
-        warm_up: u64,
-        every: Option<u64>,
+        #[pyo3(from_py_with = sizes::warm_up)] warm_up: usize,
+        every: Option<Count>,
         #[pyo3(from_py_with = argument_number)] factor: f64,
-        total: Option<u64>,
+        total: Option<Count>,
         #[pyo3(from_py_with = argument_number)] last: f64,
     ) -> PyResult<Self> {
+        let every = every.map(|every| every.positive("every")).transpose()?.map(|every| every as u64);
+        let total = total.map(|total| total.positive("total")).transpose()?.map(|total| total as u64);
         let course = match (kind, every, total) {
             ("constant", _, _) => Course::Constant,
             ("step", Some(every), _) => Course::Steps { every, factor },
@@ -69,8 +74,13 @@ impl PySchedule {
                 return Err(PyValueError::new_err(message));
             }
         };
-        let base: f64 = optimizer.getattr("lr")?.extract()?;
-        let schedule = Schedule::new(base, warm_up, course).or_raise(optimizer.py())?;
+        let Some(base) = optimizer.getattr_opt("lr")? else {
+            let found = type_name(optimizer);
+            let message = format!("optimizer must have an lr, such as bt.optim.SGD(params), found {found}");
+            return Err(PyTypeError::new_err(message));
+        };
+        let base: f64 = base.extract()?;
+        let schedule = Schedule::new(base, warm_up as u64, course).or_raise(optimizer.py())?;
         optimizer.setattr("lr", schedule.rate(0))?;
         Ok(PySchedule { optimizer: optimizer.clone().unbind(), schedule, n_steps: AtomicU64::new(0) })
     }
@@ -113,8 +123,8 @@ impl PySchedule {
     }
 
     /// The rate of step `step`, counted from 0.
-    fn rate(&self, step: u64) -> f64 {
-        self.schedule.rate(step)
+    fn rate(&self, step: Count) -> PyResult<f64> {
+        step.within("step", 0..=usize::MAX).map(|step| self.schedule.rate(step as u64))
     }
 
     /// The number of steps taken.

@@ -125,7 +125,12 @@ impl PyWordContexts {
     ///     >>> sorted(parts[0] + parts[1]) == sorted(data.train(0, 5)[1].tolist())
     ///     True
     #[pyo3(signature = (size, *, seed=0, round=0))]
-    fn batch(&self, size: &Bound<'_, PyAny>, seed: u64, round: u64) -> PyResult<Places> {
+    fn batch(
+        &self,
+        size: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = sizes::seed)] seed: u64,
+        #[pyo3(from_py_with = sizes::round)] round: u64,
+    ) -> PyResult<Places> {
         let py = size.py();
         let Some(chosen) = crate::opt::drawn(size, self.n_train, seed, round)? else {
             return self.places(py, sizes::size(size)?, |contexts, x, y| contexts.batch(x, y));

@@ -97,7 +97,12 @@ impl PyTextWindows {
     /// windows, a function of `seed` and `round` only. Raises ValueError for a size of 0, and for a rule
     /// that does not fit or draws no window.
     #[pyo3(signature = (size, *, seed=0, round=0))]
-    fn batch(&self, size: &Bound<'_, PyAny>, seed: u64, round: u64) -> PyResult<(TokenIdArray, TokenIdArray)> {
+    fn batch(
+        &self,
+        size: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = sizes::seed)] seed: u64,
+        #[pyo3(from_py_with = sizes::round)] round: u64,
+    ) -> PyResult<(TokenIdArray, TokenIdArray)> {
         let py = size.py();
         let n_train = self.n_train;
         let Some(chosen) = crate::opt::drawn(size, n_train, seed, round)? else {
@@ -189,7 +194,7 @@ impl PyTextWindows {
 fn continue_from(
     model: &Bound<'_, PyGpt>,
     vocabulary: &str,
-    n: usize,
+    #[pyo3(from_py_with = sizes::n)] n: usize,
     prompt: &str,
     #[pyo3(from_py_with = sizes::seed)] seed: u64,
     #[pyo3(from_py_with = argument_number)] temperature: f64,
