@@ -1,5 +1,7 @@
 """Optimisers from Python, against figures of PyTorch 2.13 in float64."""
 
+import math
+
 import pytest
 
 import burtorch as bt
@@ -81,3 +83,33 @@ def test_schedules_set_the_rate():
 def test_a_schedule_needs_an_optimiser(wrong):
     with pytest.raises(TypeError, match="optimizer must have an lr, such as"):
         bt.optim.Schedule(wrong)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sizes"),
+    [
+        ("float64", [1e-300, 1e-200, 1e-150, 1e-5, 1.0, 1e150, 1e200, 1e300]),
+        ("float32", [1e-40, 1e-30, 1e-20, 1e-5, 1.0, 1e15, 1e20, 1e30]),
+    ],
+)
+def test_norms_are_measured_without_overflow_and_underflow(dtype, sizes):
+    params = bt.Parameters(dtype=dtype)
+    params.tensor(2)
+    params.tensor(2)
+    for size in sizes:
+        params.grads[:] = [3.0 * size, 0.0, -4.0 * size, 0.0]
+        before = list(params.grads)
+        expected = math.hypot(*before)
+        assert bt.optim.clip_grad_norm(params, float("inf")) == pytest.approx(expected, rel=1e-6)
+        assert list(params.grads) == before
+        assert bt.optim.clip_grad_norm(params, 1.0) == pytest.approx(expected, rel=1e-6)
+        assert math.hypot(*params.grads) <= 1.0 + 1e-6
+    params.grads[:] = 0.0
+    assert bt.optim.clip_grad_norm(params, float("inf")) == 0.0
+    for value in (float("inf"), float("nan")):
+        params.grads[1] = value
+        assert repr(bt.optim.clip_grad_norm(params, float("inf"))) == repr(value)
+        assert repr(params.grads[1]) == repr(value)
+    for wrong in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="the greatest norm must be at least 0"):
+            bt.optim.clip_grad_norm(params, wrong)

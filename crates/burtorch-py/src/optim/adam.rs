@@ -210,9 +210,10 @@ impl PyAdamW {
 ///
 /// Args:
 ///     params: as for an optimiser. Other gradients are neither read nor changed.
-///     max_norm: finite and not negative.
+///     max_norm: at least 0. Infinity only measures: no gradient changes.
 ///
-/// The factor is max_norm / (norm + 1e-6) if that is below 1, as in PyTorch. Costs one or two passes over the gradients.
+/// The factor is max_norm / (norm + 1e-6) if that is below 1, as in PyTorch. Costs one or two passes over the gradients, and two
+/// more if squares would overflow or underflow, which are then scaled.
 ///
 /// Raises:
 ///     ValueError: an invalid norm, or arguments without numbers.
