@@ -113,3 +113,11 @@ def test_norms_are_measured_without_overflow_and_underflow(dtype, sizes):
     for wrong in (-1.0, float("nan")):
         with pytest.raises(ValueError, match="the greatest norm must be at least 0"):
             bt.optim.clip_grad_norm(params, wrong)
+
+
+def test_an_array_is_not_trained():
+    w = bt.array([0.0, 0.0])
+    for given in (w, [w], {"w": w}):
+        for make in (bt.optim.SGD, bt.optim.Adam, lambda given: bt.optim.clip_grad_norm(given, 1.0)):
+            with pytest.raises(TypeError, match=r"found an Array, which is immutable: train a Tensor, params.tensor"):
+                make(given)

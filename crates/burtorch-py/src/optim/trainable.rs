@@ -9,6 +9,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
+use crate::array::array::PyArray;
 use crate::convert::buffer::type_name;
 use crate::node::vector::PyVector;
 use crate::optim::trained::is_value;
@@ -133,6 +134,11 @@ fn items_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Items<'py>> {
     let py = object.py();
     let all = |object: &Bound<'py, PyAny>| -> PyResult<Items<'py>> { Ok(Box::new(object.try_iter()?)) };
     let refused = || PyTypeError::new_err(format!("{EXPECTED}; found {}", type_name(object)));
+    if object.is_instance_of::<PyArray>() {
+        return Err(PyTypeError::new_err(format!(
+            "{EXPECTED}; found an Array, which is immutable: train a Tensor, params.tensor(shape), in its place"
+        )));
+    }
     if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
         return Err(refused());
     }
