@@ -244,3 +244,16 @@ def test_labels_paths_and_dtypes_of_several_kinds(tmp_path):
         for wrong in ("float16", np.float16, int):
             with pytest.raises(ValueError, match="float64"):
                 make(wrong)
+
+
+def test_a_dense_matrix_without_memory_is_named(tmp_path):
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "wide"
+    path.write_text("1 1:1\n2 4294967295:1\n")
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 35, limits[1]))
+    try:
+        with pytest.raises(MemoryError, match="for a dense matrix were refused; free memory or use less of it"):
+            opt.load_libsvm(path, dense=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)

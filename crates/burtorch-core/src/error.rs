@@ -67,7 +67,7 @@ pub enum Error {
         limit: u32,
     },
     /// The allocation failed.
-    #[error("out of memory: {bytes} bytes for {what} were refused; free memory or use a smaller graph")]
+    #[error("out of memory: {bytes} bytes for {what} were refused; free memory or use less of it")]
     OutOfMemory {
         /// Requested bytes.
         bytes: usize,

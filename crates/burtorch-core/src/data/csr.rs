@@ -52,9 +52,9 @@ impl Csr {
 
     /// All entries by rows, zeros included.
     pub fn dense(&self) -> Result<Vec<f64>> {
-        let n =
-            self.n_rows().checked_mul(self.n_columns).ok_or(Error::OutOfMemory { bytes: usize::MAX, what: WHAT })?;
-        let mut dense = filled(0.0, n, WHAT)?;
+        let what = "a dense matrix";
+        let n = self.n_rows().checked_mul(self.n_columns).ok_or(Error::OutOfMemory { bytes: usize::MAX, what })?;
+        let mut dense = filled(0.0, n, what)?;
         let mut work = Work::default();
         for (row, bounds) in self.starts.windows(2).enumerate() {
             work.add(bounds[1] - bounds[0] + 1)?;
