@@ -490,6 +490,7 @@ def windows(name, n):
 @long(
     *("text.WordContexts.save_state", "text.WordContexts.load_state"),
     *("text.TextWindows.save_state", "text.TextWindows.load_state"),
+    *("text.WordContexts.__reduce__", "text.TextWindows.__reduce__"),
 )
 def states(name, n):
     data = (windows if "Windows" in name else words)(name, n)
@@ -508,6 +509,8 @@ def places(name, data):
             found = data.train(0, data.n_train)
         elif method == "heldout":
             found = data.heldout(0, data.n_heldout)
+        elif method == "__reduce__":
+            return bits(pickle.dumps(data))
         else:
             return bits(data.save_state())
         return [bits(part) for part in found]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from array import array
 
 import pytest
@@ -141,6 +143,37 @@ def test_samplings_draw_batches():
         with pytest.raises((TypeError, ValueError)):
             source.batch("all")
         assert source.save_state() == before
+
+
+def test_no_words_are_named_as_such():
+    with pytest.raises(ValueError, match="words must contain one that is not empty, found none"):
+        bt.text.WordContexts([])
+    with pytest.raises(ValueError, match="words must contain one that is not empty, found only empty ones"):
+        bt.text.WordContexts(["", ""])
+
+
+DATA = {
+    "words": lambda: bt.text.WordContexts(["anna", "b\u00f6b", "", "eve"], context=3, holdout=0.3, seed=5),
+    "text": lambda: bt.text.TextWindows("to be or n\u00f6t\nto be" * 4, context=4, holdout=0.3, seed=5),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda data: pickle.loads(pickle.dumps(data))])
+def test_copies_continue_with_the_same_batches(name, again):
+    def lists(pair):
+        return [part.tolist() for part in pair]
+
+    data = DATA[name]()
+    data.batch(3)
+    other = again(data)
+    assert type(other) is type(data)
+    assert (other.vocabulary, other.context, repr(other)) == (data.vocabulary, data.context, repr(data))
+    assert other.save_state() == data.save_state()
+    assert lists(other.train(0, data.n_train)) == lists(data.train(0, data.n_train))
+    assert lists(other.heldout(0, data.n_heldout)) == lists(data.heldout(0, data.n_heldout))
+    expected = [lists(data.batch(5)) for _ in range(4)]
+    assert [lists(other.batch(5)) for _ in range(4)] == expected
 
 
 def test_reshuffled_batches_of_data_are_those_of_new_rules():

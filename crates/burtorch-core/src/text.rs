@@ -174,6 +174,19 @@ impl WordContexts {
         self.context
     }
 
+    /// The words, without empty ones.
+    pub fn words(&self) -> Result<Vec<String>> {
+        let (mut words, mut word) = (Vec::new(), String::new());
+        for (k, &symbol) in self.stream.iter().enumerate() {
+            interrupt::ask_at(k)?;
+            match self.vocabulary.character(u32::from(symbol)) {
+                Some(character) => word.push(character),
+                None => words.push(std::mem::take(&mut word)),
+            }
+        }
+        Ok(words)
+    }
+
     /// Places to train on.
     pub fn n_train(&self) -> usize {
         self.stream.len() - self.held_out.len()

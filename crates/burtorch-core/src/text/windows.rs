@@ -72,6 +72,16 @@ impl TextWindows {
         &self.symbols
     }
 
+    /// The text.
+    pub fn text(&self) -> Result<String> {
+        let mut text = String::new();
+        for (k, &symbol) in self.stream.iter().enumerate() {
+            interrupt::ask_at(k)?;
+            text.extend(self.symbols.get(usize::from(symbol)));
+        }
+        Ok(text)
+    }
+
     /// Symbols of a window.
     pub fn context(&self) -> usize {
         self.context

@@ -5,7 +5,7 @@ pub mod windows;
 use burtorch_core::text::{self, Sampling, Vocabulary};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyTuple};
 
 use crate::convert::arguments::sizes;
 use crate::convert::buffer::TokenIdArray;
@@ -49,6 +49,8 @@ pub struct PyWordContexts {
     contexts: Guarded<text::WordContexts>,
     vocabulary: String,
     context: usize,
+    holdout: f64,
+    seed: u64,
     n_train: usize,
     n_held_out: usize,
 }
@@ -74,6 +76,10 @@ impl PyWordContexts {
         if let Some(word) = words.iter().find(|word| word.contains(END)) {
             return Err(PyValueError::new_err(format!("a word cannot contain a line break, found {word:?}")));
         }
+        if words.iter().all(String::is_empty) {
+            let found = if words.is_empty() { "none" } else { "only empty ones" };
+            return Err(PyValueError::new_err(format!("words must contain one that is not empty, found {found}")));
+        }
         let of_words = || text::WordContexts::new(words.iter().map(String::as_str), context, holdout, seed);
         let contexts = py.detach(|| asked(of_words)).or_raise(py)?;
         let vocabulary = std::iter::once(&END).chain(contexts.vocabulary().symbols()).collect();
@@ -82,6 +88,8 @@ impl PyWordContexts {
             contexts: Guarded::new(contexts, "these contexts"),
             vocabulary,
             context,
+            holdout,
+            seed,
             n_train,
             n_held_out,
         })
@@ -176,6 +184,21 @@ impl PyWordContexts {
     /// changed.
     fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
         self.contexts.with(py, |contexts| asked(|| contexts.load_bytes(state)))?.or_raise(py)
+    }
+
+    /// The arguments that make it again, and the state of its batches.
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>, Bound<'py, PyBytes>)> {
+        let (py, this) = (slf.py(), slf.get());
+        let parts = this.contexts.with(py, |contexts| asked(|| Ok((contexts.words()?, contexts.to_bytes()?))))?;
+        let (words, state) = parts.or_raise(py)?;
+        let arguments = (words, this.context, this.holdout, this.seed).into_pyobject(py)?;
+        Ok((slf.get_type().into_any(), arguments, PyBytes::new(py, &state)))
+    }
+
+    fn __setstate__(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        self.load_state(py, state)
     }
 
     fn __repr__(&self) -> String {

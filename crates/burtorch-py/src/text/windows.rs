@@ -3,7 +3,7 @@
 use burtorch_core::text::{Sampling, TextWindows, continue_text};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyTuple};
 
 use super::zeros;
 use crate::convert::arguments::sizes;
@@ -41,6 +41,8 @@ pub struct PyTextWindows {
     windows: Guarded<TextWindows>,
     vocabulary: String,
     context: usize,
+    holdout: f64,
+    seed: u64,
     n_train: usize,
     n_held_out: usize,
 }
@@ -63,6 +65,8 @@ impl PyTextWindows {
             n_held_out: windows.n_held_out(),
             windows: Guarded::new(windows, "these windows"),
             context,
+            holdout,
+            seed,
         })
     }
 
@@ -146,6 +150,21 @@ impl PyTextWindows {
     /// Raises FormatError for a damaged state, or one of another text, context or hold-out; then nothing has changed.
     fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
         self.windows.with(py, |windows| asked(|| windows.load_bytes(state)))?.or_raise(py)
+    }
+
+    /// The arguments that make it again, and the state of its batches.
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>, Bound<'py, PyBytes>)> {
+        let (py, this) = (slf.py(), slf.get());
+        let parts = this.windows.with(py, |windows| asked(|| Ok((windows.text()?, windows.to_bytes()?))))?;
+        let (text, state) = parts.or_raise(py)?;
+        let arguments = (text, this.context, this.holdout, this.seed).into_pyobject(py)?;
+        Ok((slf.get_type().into_any(), arguments, PyBytes::new(py, &state)))
+    }
+
+    fn __setstate__(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        self.load_state(py, state)
     }
 
     fn __repr__(&self) -> String {
