@@ -1847,7 +1847,7 @@ def softmax_cross_entropy(logits: Buffer, target: Array | Buffer | int) -> Any: 
 class Oracle:
     def __new__(
         cls,
-        model: CharMLP | GPT | MLP | Linear | _Layer | Callable[..., Value],
+        model: CharMLP | GPT | MLP | Linear | _Layer | Callable[..., Any],
         reduction: Literal["mean", "sum"] = "mean",
         loss: Literal["cross_entropy", "mse"] | None = None,
         *,

@@ -1,6 +1,7 @@
 """Layers composed in Python: their values and gradients are those of the built-in GPT."""
 
 import copy
+import math
 import pickle
 
 import pytest
@@ -359,3 +360,63 @@ def test_optimisers_are_copied_after_their_parameters_have_grown(kind):
     fewer.tensor(4)
     with pytest.raises(bt.FormatError):
         kind(fewer).load_state(state)
+
+
+class Net(bt.nn.Module):
+    def __init__(self, params, outputs=2):
+        self.inner = bt.nn.Linear(params, 3, 4, activation="tanh")
+        self.outer = bt.nn.Linear(params, 4, outputs)
+
+    def __call__(self, x):
+        return self.outer(self.inner(x))
+
+
+class Deciding(Net):
+    """Not traceable with Arrays: it decides by a number."""
+
+    def __call__(self, x):
+        return super().__call__(x) if x[0] > -100.0 else x
+
+
+X, CLASSES = np.random.default_rng(0).normal(size=(70, 3)), np.arange(70) % 2
+SHARES = np.abs(X[:, :2]) / np.abs(X[:, :2]).sum(1, keepdims=True)
+LOSSES = {"classes": ("cross_entropy", CLASSES), "shares": ("cross_entropy", SHARES), "numbers": ("mse", X[:, 1:])}
+
+
+@pytest.mark.parametrize("kind", [Net, Deciding])
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_module_with_a_loss_is_the_mlp_of_its_layers(kind, name):
+    loss, y = LOSSES[name]
+    net = kind(bt.Parameters(dtype="float64", seed=1))
+    mlp = bt.nn.MLP(bt.Parameters(dtype="float64"), [3, 4, 2])
+    mlp.params.values[:] = net.params.values
+    found, expected = bt.Oracle(net, loss=loss), bt.Oracle(mlp, loss=loss)
+    close = {"rtol": 1e-10, "atol": 1e-13}
+    (value, gradient), (of_mlp, wanted) = found(X, y), expected(X, y)
+    assert value == pytest.approx(of_mlp, rel=1e-12)
+    np.testing.assert_allclose(gradient, wanted, **close)
+    np.testing.assert_allclose(found.losses(X, y), expected.losses(X, y), **close)
+    np.testing.assert_allclose(found.per_sample_grads(X[:5], y[:5]), expected.per_sample_grads(X[:5], y[:5]), **close)
+    assert "Net" in repr(found) or "Deciding" in repr(found)
+
+
+def test_a_module_with_one_output_and_wrong_targets():
+    net = Net(bt.Parameters(dtype="float64", seed=1), outputs=1)
+    oracle = bt.Oracle(net, loss="mse")
+    assert oracle.loss(X, X[:, :1]) == pytest.approx(oracle.loss(X, X[:, 0]))
+    for wrong in (X[:, :2], X):
+        with pytest.raises(ValueError, match="as many numbers as the outputs of a sample"):
+            oracle.loss(X, wrong)
+    with pytest.raises(ValueError, match="as many numbers as the outputs of a sample, 2, found 1"):
+        bt.Oracle(Net(bt.Parameters(dtype="float64")), loss="mse").loss(X, X[:, 0])
+    with pytest.raises(ValueError, match="loss must be"):
+        bt.Oracle(net, loss="hinge")
+    with pytest.raises(ValueError, match="threads must be 1 for a callable"):
+        bt.Oracle(net, loss="mse", threads=2)
+
+
+def test_any_callable_takes_a_loss_of_its_outputs():
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor((2, 3), init=0.5)
+    oracle = bt.Oracle(lambda x: w @ x, loss="cross_entropy", params=params)
+    assert oracle.loss(X, CLASSES) == pytest.approx(math.log(2.0))

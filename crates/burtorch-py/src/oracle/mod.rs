@@ -53,7 +53,8 @@ use engine::{Engine, Loss, Want};
 ///     lanes: the number of samples computed at once: "auto" (default; by batch size and dtype, never by CPU), or 1, 4, 8
 ///         or 16 of float32, 1, 2, 4 or 8 of float64. Results of different widths agree within rounding.
 ///     loss: "cross_entropy" (softmax of the outputs; the default for integer labels and for CharMLP) or "mse" (mean
-///         of squared differences; the default for float labels otherwise).
+///         of squared differences; the default for float labels otherwise). With a callable, such as a Module, it is the loss
+///         of its outputs `model(x)`; without one the callable returns the loss of a sample itself.
 ///     threads: the number of threads for the gradient of a batch of more than 64 samples (16 for models that process one
 ///         sample at a time): the same bits for any number. Each needs the memory of a chunk and of one gradient, and two of
 ///         them that of one more gradient. For built-in models only: a callable runs on the calling thread.
@@ -134,6 +135,7 @@ impl PyOracle {
         let threads = threads.map_or(Ok(1), |n| n.positive("threads"))?;
         let lanes = lanes_of(lanes)?;
         let Reduction(total) = reduction;
+        let of_outputs = loss;
         let loss = loss.map(loss_named).transpose()?;
         let (engine, params): (Box<dyn Engine>, _) = match model_of(model) {
             Ok((built, params)) => {
@@ -143,7 +145,11 @@ impl PyOracle {
             }
             Err(_) if model.is_callable() && !model.is_instance_of::<PyOracle>() => {
                 let params = params_of(params.unwrap_or(model))?;
-                check_callable(loss, threads)?;
+                check_callable(threads)?;
+                let model = &match of_outputs {
+                    Some(name) => py.import("burtorch._losses")?.getattr("of_outputs")?.call1((model, name))?,
+                    None => model.clone(),
+                };
                 let function = CallableEngine::new(model, params.clone_ref(py), lanes, total)?;
                 (Box::new(function), params)
             }
@@ -421,11 +427,8 @@ fn name_of(model: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(name.unwrap_or_else(|| type_name(model)))
 }
 
-/// Refuses features of built-in models.
-fn check_callable(loss: Option<Loss>, threads: usize) -> PyResult<()> {
-    if loss.is_some() {
-        return Err(PyValueError::new_err("loss is for the models of burtorch.nn; a callable returns its loss itself"));
-    }
+/// Refuses a feature of built-in models.
+fn check_callable(threads: usize) -> PyResult<()> {
     if threads != 1 {
         return Err(PyValueError::new_err(
             "threads must be 1 for a callable, which runs on the calling thread; use a model of burtorch.nn",
