@@ -9,53 +9,9 @@ use std::cell::Cell;
 
 use super::build::ArrayBuilder;
 use super::dims::{Dims, bad};
-use super::expand::inlined;
 use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Dot, Slice, Type, ValueId, View};
-use super::rows::in_blocks;
 use crate::error::Result;
 use crate::scalar::DType;
-
-/// More rows than these run in blocks, if their loops end after different numbers of steps.
-const BLOCK: usize = 256;
-
-impl ArrayProgram {
-    /// The program for `rows` rows at once. `in_axes` gives for each argument the axis of the new argument along the
-    /// rows, or `None` for a shared one. Every result has the rows as its first axis.
-    ///
-    /// ```
-    /// use burtorch_core::array::{Argument, ArrayBuilder, Element, Plan};
-    /// use burtorch_core::{DType, Op};
-    /// let mut b = ArrayBuilder::new(DType::Float64)?;
-    /// let (x, w) = (b.input(&[2], Element::Float)?, b.input(&[2], Element::Float)?);
-    /// let y = b.matmul(x, w)?;
-    /// let program = b.finish(&[y])?;
-    /// let mut plan = Plan::<f64>::new(&program.batched(&[Some(0), None], 3)?)?;
-    /// plan.run(&[Argument::Float(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), Argument::Float(&[1.0, 10.0])], &[])?;
-    /// assert_eq!(plan.floats(0)?, [21.0, 43.0, 65.0]);
-    /// # Ok::<(), burtorch_core::Error>(())
-    /// ```
-    pub fn batched(&self, in_axes: &[Option<usize>], rows: usize) -> Result<ArrayProgram> {
-        if in_axes.len() != self.inputs().len() {
-            return Err(bad("axes of arguments", self.inputs().len().to_string(), in_axes.len().to_string()));
-        }
-        let program = inlined(self)?;
-        let mut batch = Batch::new(program.dtype(), rows)?;
-        let mut inputs = Vec::with_capacity(in_axes.len());
-        for (&v, axis) in program.inputs().iter().zip(in_axes) {
-            let ty = program.type_of(v);
-            inputs.push(match axis {
-                Some(axis) => (batch.input(ty, *axis)?, true),
-                None => (batch.b.push(ArrayOp::Input(ty), &[])?, false),
-            });
-        }
-        let new = batch.run(&program, &inputs)?;
-        if batch.ends_apart.get() && rows > BLOCK {
-            return in_blocks(&program, in_axes, rows, &new);
-        }
-        let outputs = program.outputs().iter().map(|v| batch.with_rows(new[v.at()])).collect::<Result<Vec<_>>>()?;
-        batch.b.finish(&outputs)?.pruned()
-    }
-}
 
 /// A program for many rows, under construction.
 pub(super) struct Batch {

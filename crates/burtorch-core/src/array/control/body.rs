@@ -22,7 +22,7 @@ impl ArrayBuilder {
     }
 
     /// The value as an adjoint that may be unreached.
-    pub(super) fn as_adjoint(&mut self, x: ValueId) -> Result<ValueId> {
+    pub(in super::super) fn as_adjoint(&mut self, x: ValueId) -> Result<ValueId> {
         self.push(ArrayOp::Adjoint, &[x])
     }
 

@@ -248,26 +248,28 @@ impl Walk {
         one_by_one(k, n, &mut |numbers, at, stride| run(numbers, at, stride, None));
     }
 
-    /// The length of rows, if these are columns in memory.
-    pub(super) fn turned(&self) -> Option<usize> {
+    /// The number of rows and their length, if rows are columns in memory.
+    pub(super) fn turned(&self) -> Option<[usize; 2]> {
         let [row, column] = [self.rank.checked_sub(2)?, self.rank - 1];
-        let is_turned = self.strides[row] == 1 && self.extents[row] >= TURNED;
-        (is_turned && self.strides[column].unsigned_abs() >= TURNED && self.extents[column] >= TURNED)
-            .then_some(self.extents[column])
+        let is_turned = self.strides[row] == 1 && self.strides[column].unsigned_abs() >= TURNED;
+        let extents = [self.extents[row], self.extents[column]];
+        (is_turned && extents.iter().all(|&n| n >= TURNED)).then_some(extents)
     }
 
     /// Numbers from `start` on.
     pub(super) fn gather<T: Copy>(&self, from: &[T], start: usize, to: &mut [T]) {
-        let Some(row) = self.turned().filter(|row| to.len() >= TURNED * row) else {
+        let Some([rows, row]) = self.turned().filter(|[_, row]| to.len() >= TURNED * row) else {
             return self.gather_parts(from, start, to);
         };
-        let (rows, stride) = (self.extents[self.rank - 2], self.strides[self.rank - 1]);
+        let stride = self.strides[self.rank - 1];
         let mut k = 0;
         while k < to.len() {
             let (at, within) = ((start + k) / row % rows, (start + k) % row);
-            let n = if within == 0 && at + TURNED <= rows && to.len() - k >= TURNED * row {
-                self.runs(start + k, 1, |at, _, _| turn(from, at, stride, row, &mut to[k..k + TURNED * row]));
-                TURNED * row
+            let n_rows = TURNED.min(rows - at).min((to.len() - k) / row);
+            let n = if within == 0 && n_rows > 0 {
+                let to = &mut to[k..k + n_rows * row];
+                self.runs(start + k, 1, |at, _, _| turn(from, at, stride, row, to));
+                to.len()
             } else {
                 let n = (row - within).min(to.len() - k);
                 self.gather_parts(from, start + k, &mut to[k..k + n]);
@@ -314,13 +316,18 @@ impl Walk {
 /// Columns that are read together where they become rows: of f64, those of a line of the cache.
 pub(super) const TURNED: usize = 8;
 
-/// Columns that lie side by side, from `at` on, as rows.
+/// Columns that lie side by side, from `at` on, as rows: at most [`TURNED`].
 fn turn<T: Copy>(from: &[T], mut at: usize, stride: isize, row: usize, to: &mut [T]) {
+    let n = to.len() / row;
     let mut rows = to.chunks_exact_mut(row);
     let mut rows: [&mut [T]; TURNED] = std::array::from_fn(|_| rows.next().unwrap_or_default());
     for k in 0..row {
-        let columns = &from[at..at + TURNED];
-        rows.iter_mut().zip(columns).for_each(|(row, &x)| row[k] = x);
+        if n == TURNED {
+            let columns = &from[at..at + TURNED];
+            rows.iter_mut().zip(columns).for_each(|(row, &x)| row[k] = x);
+        } else {
+            rows.iter_mut().zip(&from[at..at + n]).for_each(|(row, &x)| row[k] = x);
+        }
         at = at.wrapping_add_signed(stride);
     }
 }

@@ -9,8 +9,10 @@ use super::memory::room;
 use super::place::{TURNED, Walk};
 use crate::error::Result;
 
-/// Numbers of a chain from which on it is worth it, and of a row up to which the rows stay in the second-level cache.
+/// Numbers of a chain from which on it is worth it, of rows that are gathered as a whole, and of a row up to which some rows stay
+/// in the second-level cache.
 const LARGE: usize = 1 << 14;
+const WHOLE: usize = 1 << 12;
 const ROW: usize = 1 << 13;
 
 /// Some rows of a stream.
@@ -24,8 +26,9 @@ pub(super) struct Turned<E> {
 impl<E: ArrayFloat> Turned<E> {
     /// For a stream of a chain of this size, if its rows are columns.
     pub(super) fn new(stream: usize, walk: &Walk, size: usize) -> Result<Option<Self>> {
-        let row = walk.turned().filter(|row| size >= LARGE && *row <= ROW);
-        row.map(|row| Ok(Turned { stream, numbers: room(row * TURNED)?, held: 0..0 })).transpose()
+        let Some([rows, row]) = walk.turned().filter(|[_, row]| size >= LARGE && *row <= ROW) else { return Ok(None) };
+        let n = if rows * row <= WHOLE { rows } else { TURNED };
+        Ok(Some(Turned { stream, numbers: room(row * n)?, held: 0..0 }))
     }
 
     /// Forgets the numbers.

@@ -3,6 +3,7 @@
 //! Promises: a total is the sum of blocks in order, each of which is summed in its own order that depends on shapes only; the
 //! derivative of a total is one, so there is never an array with a gradient for each row. Does not know how blocks run.
 
+mod sums;
 mod total;
 mod types;
 
@@ -10,5 +11,4 @@ mod blocks;
 mod derivatives;
 mod together;
 
-pub(super) use blocks::in_blocks;
 pub(super) use together::rows_together;

@@ -13,6 +13,7 @@ use super::super::instr::{
     ArrayInstr, ArrayOp, ArrayProgram, Dot, Element, OverRows, Reduce, Rows, SparseDot, SparseKind, Type, ValueId, View,
 };
 use super::super::row::Row;
+use super::sums::{Totals, begins_of_sums};
 use super::types::led;
 use crate::error::Result;
 use crate::ops::Op;
@@ -52,20 +53,14 @@ impl Batch {
     }
 }
 
-/// Totals over the rows of values of a batch.
-struct Totals<'a> {
-    batch: &'a mut Batch,
-    found: HashMap<ValueId, ValueId>,
-}
-
 impl Totals<'_> {
     /// The total of a value with rows.
-    fn of(&mut self, v: ValueId) -> Result<ValueId> {
+    pub(super) fn of(&mut self, v: ValueId) -> Result<ValueId> {
         let mut open = vec![v];
         while let Some(&at) = open.last() {
             let instr = self.instr_of(at);
             let before = open.len();
-            open.extend(self.terms(&instr).into_iter().filter(|term| !self.found.contains_key(term)));
+            open.extend(self.terms(at, &instr).into_iter().filter(|term| !self.found.contains_key(term)));
             if open.len() == before {
                 let total = self.total(at, &instr)?;
                 self.found.insert(at, total);
@@ -101,7 +96,7 @@ impl Totals<'_> {
     }
 
     /// Values of whose totals that of an instruction is made.
-    fn terms(&self, instr: &ArrayInstr) -> Vec<ValueId> {
+    fn terms(&self, v: ValueId, instr: &ArrayInstr) -> Vec<ValueId> {
         let of = &instr.operands;
         let rows = self.batch.rows;
         match &instr.op {
@@ -113,14 +108,19 @@ impl Totals<'_> {
             ArrayOp::View(View::Broadcast(to)) if self.dims(of[0]).rank() == to.rank() => vec![of[0]],
             ArrayOp::AccumulateAt(slices) if slices[0].count == rows => of.to_vec(),
             ArrayOp::ScatterAdd { axis: 1, batch: 1 } => vec![of[0]],
+            ArrayOp::Loop(of_loop) => begins_of_sums(of_loop, instr, v.at() - instr.result.at()),
             _ => vec![],
         }
     }
 
     /// The total of a value, given those of its terms.
     fn total(&mut self, v: ValueId, instr: &ArrayInstr) -> Result<ValueId> {
+        if let (ArrayOp::Loop(of), begins @ [_, ..]) = (&instr.op, &self.terms(v, instr)[..]) {
+            let begins: Vec<_> = begins.iter().map(|begin| self.found[begin]).collect();
+            return self.loop_total(v, instr, of, &begins);
+        }
         let dims = self.without_rows(v)?;
-        let terms: Vec<_> = self.terms(instr).iter().map(|term| self.found[term]).collect();
+        let terms: Vec<_> = self.terms(v, instr).iter().map(|term| self.found[term]).collect();
         let rank = self.dims(v).rank();
         let (of, b) = (&instr.operands, &mut self.batch.b);
         match (&instr.op, &terms[..]) {
