@@ -71,9 +71,23 @@ fn power_times<S: RowMath>(x: S, y: S, c: f64, a: S, b: S) -> S {
     let far = S::select(power.less(zero), -size, S::select((one / power).less(zero), -size, size));
     let near = within(a, 1e3, within(b, 1e3, power * (a * b), far), far);
     let inside = within(power, 1e30, within(power, 1e-30, far, near), far);
-    // A product that is 0 in any order: derivatives of the power itself are regular there, those of its quarters are not.
-    let inside = S::select(size.equal(zero), near, inside);
     S::select(power.nan_mask(), power, inside)
+}
+
+/// `y` times the slope of `x^(y-1)`, whose derivatives of any order are as regular as those of a power; `other` where `y - 1` is
+/// rounded or the slope leaves the range in which it is exact to its last bits.
+#[inline(always)]
+fn times_slope<S: RowMath>(x: S, y: S, other: S) -> S {
+    let (e, zero) = (y - S::lit(1.0), S::lit(0.0));
+    let slope = x.pow_dx(e);
+    let product = y * slope;
+    let lowered = slope * S::lit(5.960_464_477_539_062_5e-8);
+    let if_whole = |yes: S| S::select((lowered * S::lit(16777216.0)).equal(slope), yes, other);
+    let if_finite = |yes: S| S::select(product.abs().less(S::lit(f64::INFINITY)), yes, other);
+    let if_exact = |yes: S| S::select((e + S::lit(1.0)).equal(y), yes, other);
+    // A slope of 0 may be one that is too small for its own product.
+    let product = S::select(slope.equal(zero), S::select(other.equal(zero), product, other), product);
+    if_exact(if_finite(if_whole(product)))
 }
 
 /// `d^2(x^y)/dx^2 = y (y-1) x^(y-2)`. A linear function has no curvature, even where a negative power of x is infinite.
@@ -81,7 +95,7 @@ fn power_times<S: RowMath>(x: S, y: S, c: f64, a: S, b: S) -> S {
 pub(super) fn pow_dx_dx<S: RowMath>(x: S, y: S) -> S {
     let (zero, one) = (S::lit(0.0), S::lit(1.0));
     let straight = S::select(x.nan_mask(), x, zero);
-    let curved = power_times(x, y, 2.0, y, y - one);
+    let curved = times_slope(x, y, power_times(x, y, 2.0, y, y - one));
     // A zero of the formula itself still depends on y.
     let straight = S::select(curved.equal(zero), curved + zero, straight);
     S::select(y.equal(zero), straight, S::select(y.equal(one), straight, curved))

@@ -288,7 +288,11 @@ pub fn or_with_arrays<'py, T>(
     match call.with(|state| state.uses_arrays = true).and_then(|()| again()) {
         Err(with_arrays) if needs == NeedsArrays::Perhaps && !is_final(call.py(), &with_arrays) => {
             call.with(|state| state.uses_arrays = false)?;
-            Err(failed_twice(call.py(), &with_arrays, error))
+            // An error about Vectors says nothing where Arrays fail for another reason.
+            Err(match text_of(error.value(call.py())).contains("Vector") {
+                true => failed_twice(call.py(), &error, with_arrays),
+                false => failed_twice(call.py(), &with_arrays, error),
+            })
         }
         again => again,
     }
