@@ -87,13 +87,17 @@ class LayerNorm(_Norm):
         return lambda x: layer_norm(x, weight, bias, eps)
 
 
-def layer_norm(x: Any, weight: Tensor, bias: Tensor, eps: float) -> Any:
-    """A Vector normalised, or an array along its last axis."""
-    is_vector = isinstance(x, Vector)
-    n = len(x) if is_vector else x.shape[-1] if x.ndim else 0
+def check_features(x: Any, weight: Tensor) -> None:
+    """Refuses a Vector or an array with another number of features than a layer."""
+    n = len(x) if isinstance(x, Vector) else x.shape[-1] if x.ndim else 0
     if n != len(weight):
         raise ValueError(f"expected {len(weight)} features, found {n}")
-    if is_vector:
+
+
+def layer_norm(x: Any, weight: Tensor, bias: Tensor, eps: float) -> Any:
+    """A Vector normalised, or an array along its last axis."""
+    check_features(x, weight)
+    if isinstance(x, Vector):
         centred = x - _core.mean(x)
         normalised = centred / (_core.mean(centred * centred) + eps) ** 0.5
     else:
@@ -123,7 +127,12 @@ class RMSNorm(_Norm):
 
     def _body(self) -> Callable[[Any], Any]:
         weight, eps = self.weight, self.eps
-        return lambda x: rms_norm(x, weight, eps)
+
+        def normalised(x: Any) -> Any:
+            check_features(x, weight)
+            return rms_norm(x, weight, eps)
+
+        return normalised
 
 
 class CausalSelfAttention(Module):

@@ -70,7 +70,7 @@ POWERS = {
 
 @pytest.mark.parametrize("kind", POWERS)
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6])
-@pytest.mark.parametrize("x", [0.0, -0.0, 1e-300, 1e-80, -1e-16, 0.5, 2.0])
+@pytest.mark.parametrize("x", [0.0, -0.0, 1e-30, -1e-16, 0.5, 2.0])
 def test_derivatives_of_powers_are_falling_factorials(kind, n, x):
     f = POWERS[kind](n)
     for order in range(1, 7):

@@ -134,7 +134,8 @@ pub fn affine<'py>(
 pub fn rms_norm<'py>(x: &Any<'py>, weight: &Any<'py>, epsilon: f64) -> PyResult<Any<'py>> {
     let made = of_two(x, weight, |b, x, weight| {
         let [features, gains] = [x, weight].map(|v| b.type_of(v).dims.last().copied());
-        if features != gains {
+        // One gain is for all features.
+        if features != gains && gains.unwrap_or(1) != 1 {
             let [left, right] = [features, gains].map(|n| n.unwrap_or(1));
             return Err(burtorch_core::Error::LengthMismatch { op: "rms_norm (features, and gains)", left, right });
         }
