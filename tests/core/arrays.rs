@@ -10,5 +10,6 @@ mod linalg;
 mod loops;
 mod nests;
 mod random;
+mod results;
 mod rows;
 mod values;

@@ -258,7 +258,7 @@ def test_an_unsupported_operation_of_a_callable_is_one_error(params):
     with pytest.raises(ValueError, match="threads"):
         bt.Oracle(model, params=params, threads=2)
     with pytest.raises(ValueError, match="loss"):
-        bt.Oracle(model, params=params, loss="mse")
+        bt.Oracle(model, params=params, loss="huber")
     oracle = bt.Oracle(model, params=params)
     for rate in (float("nan"), -1.0):
         with pytest.raises(ValueError):
