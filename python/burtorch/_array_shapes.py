@@ -188,12 +188,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     a = array(a)
     if axis is None:
         return repeat(a.ravel(), repeats, 0)
-    axis = axis_of(axis, a.ndim)
-    n = a.shape[axis]
-    if isinstance(repeats, int) and repeats > 0:
-        before, after = a.shape[: axis + 1], a.shape[axis + 1 :]
-        wide = _core.array_broadcast_to(a.reshape((*before, 1, *after)), (*before, repeats, *after))
-        return wide.reshape((*before[:-1], n * repeats, *after))
+    n = a.shape[axis_of(axis, a.ndim)]
     return part(a, numpy.repeat(numpy.arange(n), repeats), axis)
 
 

@@ -16,6 +16,7 @@ use super::place::{Along, Place, Source, Walk};
 use super::sorted;
 use crate::error::{Error, Result};
 use crate::kernels;
+use crate::memory::list_for;
 use crate::ops::products_of_others;
 use crate::simd::Real;
 
@@ -47,6 +48,8 @@ pub(super) struct Alone<E> {
     at: Option<Walk>,
     floats: Vec<E>,
     ints: [Vec<i64>; 2],
+    /// Numbers and indices of a row that is sorted.
+    places: Vec<u128>,
 }
 
 impl<E: ArrayFloat> Alone<E> {
@@ -72,7 +75,9 @@ impl<E: ArrayFloat> Alone<E> {
             _ => (0, 0),
         };
         let (floats, ints) = (room(floats)?, [room(ints)?, room(ints)?]);
-        Ok(Alone { op, of, ty, to, len: ty.dims.size(), is_in_place, product, at, floats, ints })
+        let sorted = if matches!(op, ArrayOp::ArgSort) { of[0].place.dims.last().copied().unwrap_or(1) } else { 0 };
+        let places = list_for(sorted, "an array program")?;
+        Ok(Alone { op, of, ty, to, len: ty.dims.size(), is_in_place, product, at, floats, ints, places })
     }
 
     /// The same with so many numbers written: the result, and what other steps take besides.
@@ -304,9 +309,9 @@ impl<E: ArrayFloat> Alone<E> {
             ArrayOp::ArgSort => {
                 let n = of[0].place.dims.last().copied().unwrap_or(1);
                 if of[0].element == Element::Int {
-                    sorted::arg_sort(n, whole(0), to)?;
+                    sorted::arg_sort(n, whole(0), &mut self.places, to)?;
                 } else {
-                    sorted::arg_sort(n, whole_floats(0), to)?;
+                    sorted::arg_sort(n, whole_floats(0), &mut self.places, to)?;
                 }
             }
             ArrayOp::Search { right } => {

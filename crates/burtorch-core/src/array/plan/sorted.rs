@@ -32,15 +32,16 @@ impl<E: ArrayFloat> Ordered for E {
 /// Parts of a row that are sorted without a question whether to end early have no more numbers.
 const PART: usize = 1 << 15;
 
-/// The indices that sort rows of `n`.
-pub(super) fn arg_sort<T: Ordered>(n: usize, x: &[T], to: &mut [i64]) -> Result<()> {
+/// The indices that sort rows of `n`, with room for so many.
+pub(super) fn arg_sort<T: Ordered>(n: usize, x: &[T], places: &mut Vec<u128>, to: &mut [i64]) -> Result<()> {
     let mut work = interrupt::Work::default();
     for (x, to) in x.chunks_exact(n.max(1)).zip(to.chunks_exact_mut(n.max(1))) {
-        to.iter_mut().zip(0..).for_each(|(to, k)| *to = k);
         // One comparison without a branch decides by the number and then by the index.
-        sort_parts(to, &mut work, |&k| {
-            u128::from((x[k as usize].place() ^ i64::MIN) as u64) << 64 | u128::from(k as u64)
-        })?;
+        let place = |(x, k): (&T, u64)| u128::from((x.place() ^ i64::MIN) as u64) << 64 | u128::from(k);
+        places.clear();
+        places.extend(x.iter().zip(0..).map(place));
+        sort_parts(places, &mut work)?;
+        to.iter_mut().zip(&*places).for_each(|(to, &place)| *to = place as u64 as i64);
     }
     Ok(())
 }
@@ -64,7 +65,7 @@ pub(super) fn search<T: Ordered>([n, m]: [usize; 2], right: bool, rows: &[T], x:
 
 /// Sorts different numbers: what is long is parted at one of its numbers until all is short. The larger part waits, so that no
 /// more than 64 do.
-fn sort_parts(all: &mut [i64], work: &mut interrupt::Work, place: impl Fn(&i64) -> u128) -> Result<()> {
+fn sort_parts(all: &mut [u128], work: &mut interrupt::Work) -> Result<()> {
     let (mut waiting, mut n_waiting) = ([(0, 0); usize::BITS as usize], 0);
     let (mut start, mut end) = (0, all.len());
     loop {
@@ -72,7 +73,7 @@ fn sort_parts(all: &mut [i64], work: &mut interrupt::Work, place: impl Fn(&i64) 
         let n = part.len();
         work.add(n)?;
         if n <= PART {
-            part.sort_unstable_by_key(&place);
+            part.sort_unstable();
             if n_waiting == 0 {
                 return Ok(());
             }
@@ -80,13 +81,13 @@ fn sort_parts(all: &mut [i64], work: &mut interrupt::Work, place: impl Fn(&i64) 
             (start, end) = waiting[n_waiting];
             continue;
         }
-        let mut samples: [i64; 9] = std::array::from_fn(|k| part[k * (n - 1) / 8]);
-        samples.sort_unstable_by_key(&place);
-        let pivot = place(&samples[4]);
+        let mut samples: [u128; 9] = std::array::from_fn(|k| part[k * (n - 1) / 8]);
+        samples.sort_unstable();
+        let pivot = samples[4];
         let mut below = 0;
         for k in 0..n {
             interrupt::ask_at(k)?;
-            if place(&part[k]) < pivot {
+            if part[k] < pivot {
                 part.swap(k, below);
                 below += 1;
             }
@@ -94,7 +95,7 @@ fn sort_parts(all: &mut [i64], work: &mut interrupt::Work, place: impl Fn(&i64) 
         if below < n / 16 || below > n - n / 16 {
             // Samples that say little of the rest, which those of the next part may do as well.
             below = n / 2;
-            part.select_nth_unstable_by_key(below, &place);
+            part.select_nth_unstable(below);
         }
         let middle = start + below;
         let is_left_larger = below > n / 2;
