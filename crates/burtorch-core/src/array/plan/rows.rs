@@ -7,6 +7,7 @@
 use super::super::build::ArrayBuilder;
 use super::super::expand::copied;
 use super::super::instr::{ArrayOp, ArrayProgram, Element, OverRows, Rows, Type};
+use super::super::rows::are_sums;
 use super::alone::Operand;
 use super::argument::Argument;
 use super::inner::{Body, Pass};
@@ -66,8 +67,13 @@ fn block_of(rows: &Rows) -> usize {
     let given: usize = inputs.map(|(&v, _)| size(v)).sum();
     // Elementwise instructions stay in shorter blocks.
     let stays = |op: &ArrayOp| matches!(op, ArrayOp::Dot(_) | ArrayOp::Loop(_) | ArrayOp::Take { .. });
-    let kept = body.instrs().iter().filter(|instr| stays(&instr.op));
-    let kept: usize = kept.map(|instr| size(instr.result)).sum();
+    let kept = body.instrs().iter().enumerate().filter(|(_, instr)| stays(&instr.op));
+    let kept = kept.filter_map(|(at, instr)| match &instr.op {
+        // What a loop adds up for all rows has no rows.
+        ArrayOp::Loop(of) => body.results(at).zip(are_sums(of)).find(|(_, is_sum)| !is_sum).map(|(v, _)| v),
+        _ => Some(instr.result),
+    });
+    let kept: usize = kept.map(size).sum();
     let numbers = (given + kept).max(1);
     // Adding totals is to take no longer than computing them.
     let totals = body.outputs().iter().zip(&rows.results).filter(|(_, over)| **over != OverRows::Each);

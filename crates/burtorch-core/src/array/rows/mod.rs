@@ -11,4 +11,5 @@ mod blocks;
 mod derivatives;
 mod together;
 
+pub(super) use sums::are_sums;
 pub(super) use together::rows_together;

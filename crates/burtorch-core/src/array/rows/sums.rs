@@ -55,6 +55,11 @@ impl Batch {
     }
 }
 
+/// For each result of a loop whether it is such a sum.
+pub(in super::super) fn are_sums(of: &Loop) -> impl Iterator<Item = bool> {
+    sums_of(of).into_iter().map(|sum| sum.is_some()).chain(std::iter::repeat(false))
+}
+
 /// What the carries of a loop begin with that are sums, if result `k` is one of them.
 pub(super) fn begins_of_sums(of: &Loop, instr: &ArrayInstr, k: usize) -> Vec<ValueId> {
     let sums = sums_of(of);
