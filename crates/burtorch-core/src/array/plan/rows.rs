@@ -71,6 +71,12 @@ fn block_of(rows: &Rows) -> usize {
     let kept = kept.filter_map(|(at, instr)| match &instr.op {
         // What a loop adds up for all rows has no rows.
         ArrayOp::Loop(of) => body.results(at).zip(are_sums(of)).find(|(_, is_sum)| !is_sum).map(|(v, _)| v),
+        // The gradient of a shared matrix is one product for all rows.
+        ArrayOp::Dot(dot) => {
+            let [x, y] = [0, 1].map(|k| body.type_of(instr.operands[k]).dims);
+            let is_outer = dot.extents(&x, &y).is_ok_and(|(_, [m, k, n])| k == 1 && m > 1 && n > 1);
+            (!is_outer).then_some(instr.result)
+        }
         _ => Some(instr.result),
     });
     let kept: usize = kept.map(size).sum();
