@@ -87,7 +87,7 @@ def nested(x):  # definition of nested
     ("argument", "place", "found"),
     [
         ({"a": [1.0, "2"], "b": 3.0}, "argument x['a'][1]", "found str"),
-        ({"a": [1.0, None], "b": 3.0}, "argument x['a'][1]", "found NoneType"),
+        ({"a": [1.0, len], "b": 3.0}, "argument x['a'][1]", "found builtin_function_or_method"),
         ({"a": (1.0, {2.0}), "b": 3.0}, "argument x['a'][1]", "found set"),
         ({"a": [1.0], "b": {1: 2.0}}, "argument x['b']", "found a key of type int"),
         ({"a": [1.0], "b": np.ones(2, complex)}, "argument x['b']", "of complex128"),
