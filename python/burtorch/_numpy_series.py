@@ -185,13 +185,75 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     ends = [numpy.zeros(k, a.dtype) for k in (before, after)]
     padded = concatenate([ends[0], a, ends[1]])
     n_places = n + before + after - m + 1
-    if m <= 64:
-        found = padded[:n_places] * v[0]
-        for k in range(1, m):
-            found = found + padded[k : k + n_places] * v[k]
-        return found
-    windows = padded[numpy.arange(n_places)[:, None] + numpy.arange(m)]
-    return (windows * v).sum(1) if is_integer(a) and is_integer(v) else windows @ v
+    if m <= MOST_SLICES:
+        return sum_of_slices(padded, v, n_places)
+    if is_integer(a):
+        return product_of_blocks(padded, v, n_places)
+    # A block contains zeros of no window, and 0 times an infinity is NaN.
+    return _core.cond(
+        numpy.isfinite(padded).all(),
+        lambda: product_of_blocks(padded, v, n_places),
+        lambda: loop_of_slices(padded, v, n_places),
+    )
+
+
+MOST_SLICES = 32
+"""The longest shorter operand of ``correlate`` whose products are added one by one.
+
+Measured: 32 slices of 100,000 numbers take 2.3 ms and their gradient 10 ms, blocks 1.8 and 12 ms; 64 slices 4.3 and
+22 ms, blocks 1.9 and 13 ms.
+"""
+
+
+def sum_of_slices(padded: Any, v: Any, n_places: int) -> Any:
+    """The sums of products of ``v`` and each window of ``padded``, by a slice for each number of ``v``."""
+    found = padded[:n_places] * v[0]
+    for k in range(1, v.size):
+        found = found + padded[k : k + n_places] * v[k]
+    return found
+
+
+def loop_of_slices(padded: Any, v: Any, n_places: int) -> Any:
+    """``sum_of_slices`` by a loop over runs of eight numbers of ``v``, for any numbers and a long ``v``."""
+    n_runs, rest = divmod(v.size, 8)
+    places = numpy.arange(n_places + 7)
+
+    def step(total: Any, run: Any) -> tuple[Any, None]:
+        weights, first = run
+        return total + sum_of_slices(take(padded, places + first), weights, n_places), None
+
+    runs = (v[: n_runs * 8].reshape(n_runs, 8), numpy.arange(n_runs) * 8)
+    total = _core.scan(step, numpy.zeros(n_places, numpy.result_type(padded.dtype, v.dtype)), runs)[0]
+    return total + sum_of_slices(padded[n_runs * 8 :], v[n_runs * 8 :], n_places) if rest else total
+
+
+def product_of_blocks(padded: Any, v: Any, n_places: int) -> Any:
+    """``sum_of_slices`` in memory proportional to both lengths, by a product of matrices for each piece of ``v``.
+
+    Row j of the result is the sum over pieces q of ``[frame j + q, frame j + q + 1] @ T``, where frames are rows of
+    ``padded``, pieces are rows of ``v`` of equal length, and ``T[s, r]`` is ``piece[s - r]`` or 0. Half of the products
+    are by such zeros, yet two operands of 6,000 numbers take 12 ms instead of the 300 ms of a matrix of windows.
+    """
+    size = 64 if v.size <= 64 else 128
+    n_rows, n_pieces = -(-n_places // size), -(-v.size // size)
+    frames = filled(padded, (n_rows + n_pieces) * size).reshape(-1, size)
+    distance = numpy.arange(2 * size)[:, None] - numpy.arange(size)
+    distance[(distance < 0) | (distance >= size)] = size
+    rows = numpy.arange(n_rows)
+
+    def step(total: Any, run: Any) -> tuple[Any, None]:
+        piece, q = run
+        pair = concatenate([take(frames, rows + q, axis=0), take(frames, rows + q + 1, axis=0)], axis=1)
+        return total + pair @ take(filled(piece, size + 1), distance), None
+
+    start = numpy.zeros((n_rows, size), numpy.result_type(padded.dtype, v.dtype))
+    runs = (filled(v, n_pieces * size).reshape(n_pieces, size), numpy.arange(n_pieces))
+    return _core.scan(step, start, runs)[0].reshape(-1)[:n_places]
+
+
+def filled(x: Any, n: int) -> Any:
+    """The numbers and zeros, ``n`` in total."""
+    return concatenate([x, numpy.zeros(n - x.size, x.dtype)])
 
 
 @public
