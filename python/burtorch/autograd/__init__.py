@@ -53,6 +53,19 @@ __all__ = [
 ]
 
 
+def __getattr__(name: str) -> Any:
+    """Submodules and the functions that autograd has here too, imported when they are first used."""
+    import importlib
+
+    if name in ("builtins", "extend", "misc", "numpy", "scipy", "test_util"):
+        return importlib.import_module(f"burtorch.autograd.{name}")
+    if name == "primitive":
+        return importlib.import_module("burtorch.autograd.extend").primitive
+    if name in ("dict", "isinstance", "list", "tuple", "type"):
+        return getattr(importlib.import_module("burtorch.autograd.builtins"), name)
+    raise AttributeError(f"module 'burtorch.autograd' has no attribute {name!r}")
+
+
 def __dir__() -> list[str]:
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
