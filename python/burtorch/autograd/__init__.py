@@ -77,12 +77,13 @@ class _Hole:
         self.k = k
 
 
-def _mapped(f: Callable[[Any], Any], nest: Any) -> Any:
-    """A nest of lists, tuples and dicts with ``f`` applied to its leaves."""
+def _mapped(f: Callable[[Any], Any], nest: Any, order: Callable[[Any], Any] = iter) -> Any:
+    """A nest of lists, tuples and dicts with ``f`` applied to its leaves, for the keys of a dict in this order."""
     if isinstance(nest, dict):
-        return {key: _mapped(f, one) for key, one in nest.items()}
+        by_key = {key: _mapped(f, nest[key], order) for key in order(nest)}
+        return {key: by_key[key] for key in nest}
     if isinstance(nest, (list, tuple)):
-        made = [_mapped(f, one) for one in nest]
+        made = [_mapped(f, one, order) for one in nest]
         return type(nest)(*made) if hasattr(nest, "_fields") else type(nest)(made)
     return f(nest)
 

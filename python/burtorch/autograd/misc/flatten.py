@@ -16,14 +16,23 @@ __all__ = ["flatten", "flatten_func"]
 
 
 def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """All numbers of a nest of arrays in one row, and the function that converts such a row back to the nest."""
+    """All numbers of a nest of arrays in one row, and the function that converts such a row back to the nest.
+
+    The numbers of a dict are in the order of its sorted keys, as in autograd.
+
+    Example:
+        >>> from burtorch.autograd.misc import flatten
+        >>> row, unflatten = flatten({"b": 1.0, "a": [2.0, 3.0]})
+        >>> row
+        array([2., 3., 1.])
+    """
     leaves: list[Any] = []
 
     def leaf(x: Any) -> _Hole:
         leaves.append(x)
         return _Hole(len(leaves) - 1)
 
-    holes = _mapped(leaf, value)
+    holes = _mapped(leaf, value, sorted)
     shapes = [numpy.shape(x) for x in leaves]
     ends = numpy.cumsum([int(numpy.prod(shape)) for shape in shapes]).tolist()
     starts = [0, *ends[:-1]]
