@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+import string
 
 import numpy
 
@@ -45,11 +47,33 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 
 
 @public
-def einsum(subscripts: str, *operands: Any) -> Any:
-    """Einstein summation, such as ``einsum("ij,jk->ik", x, y)``; several operands are multiplied from the left."""
-    if not isinstance(subscripts, str):
-        raise TypeError("numpy.einsum of Arrays takes its subscripts as a string")
-    return _core.array_einsum(subscripts, [operand(x) for x in operands])
+def einsum(*operands: Any, optimize: Any = False) -> Any:
+    """Einstein summation, such as ``einsum("ij,jk->ik", x, y)`` or ``einsum(x, [0, 1], y, [1, 2], [0, 2])``.
+
+    Several operands are multiplied from the left; ``optimize`` is ignored.
+    """
+    if not operands:
+        raise TypeError("it takes subscripts and operands")
+    subscripts, *arrays = operands if isinstance(operands[0], str) else interleaved(operands)
+    return _core.array_einsum(subscripts, [operand(x) for x in arrays])
+
+
+def interleaved(operands: tuple[Any, ...]) -> list[Any]:
+    """The subscripts of operands that are followed by lists of axes, and the operands."""
+    arrays, lists = operands[: len(operands) // 2 * 2 : 2], list(operands[1::2])
+    if not lists or not all(isinstance(axes, (list, tuple, numpy.ndarray)) for axes in lists):
+        raise TypeError("it takes its subscripts as a string, or a list of axes after each operand")
+    found = ",".join(map(letters, lists))
+    return [f"{found}->{letters(operands[-1])}" if len(operands) % 2 else found, *arrays]
+
+
+def letters(axes: Any) -> str:
+    """A list of axes, numbered from 0 to 51, as subscripts."""
+    names = string.ascii_uppercase + string.ascii_lowercase
+    numbers = [axis if axis is Ellipsis else operator.index(axis) for axis in axes]
+    if not all(axis is Ellipsis or 0 <= axis < len(names) for axis in numbers):
+        raise ValueError(f"axes of einsum are numbers from 0 to {len(names) - 1}, or ..., found {list(axes)}")
+    return "".join("..." if axis is Ellipsis else names[axis] for axis in numbers)
 
 
 @evaluated(1)

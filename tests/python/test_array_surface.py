@@ -354,7 +354,28 @@ def test_products():
         lambda x: [np.einsum("ii", x), np.einsum("ii->i", x), np.einsum("ij,j->i", x, V), np.kron(x, X)],
         numbers((3, 3)),
     )
+    check(
+        lambda x, y: [
+            np.einsum(x, [0, 1, 2], y, [2, 1, 3], [3, 0]), np.einsum(x, [30, 1, 2], y, [2, 1, 3]),
+            np.einsum(x[0], [..., 0], y[..., 0], [0, ...], [...]), np.einsum(x, (0, 1, 2), np.array([2])),
+            np.einsum("ijk,kjl,il", x, y, x[:, 0, :1] * y[0, 0], optimize=True),
+            np.einsum("ijk->", x, optimize="greedy"),
+            bt.einsum(x[0], [0, 1], y[:, :, 0], [1, 2], optimize=["einsum_path", (0, 1)]),
+        ],
+        x, y,
+    )  # fmt: skip
     check(lambda x: [np.inner(x, x), np.vdot(x, x), np.cross(x, V), np.outer(x, V), np.dot(V, x.T)], X)
+
+
+def test_axes_of_products_are_lists_of_numbers():
+    for error, text, operands in (
+        (TypeError, "a list of axes after each operand", lambda x: (x, x)),
+        (TypeError, "a list of axes after each operand", lambda x: (x,)),
+        (ValueError, "axes of einsum are numbers from 0 to 51", lambda x: (x, [0, 52])),
+        (TypeError, "integer", lambda x: (x, [0, 0.5])),
+    ):
+        with pytest.raises(error, match=text):
+            bt.function(lambda x, operands=operands: np.einsum(*operands(x)))(np.ones((2, 2)))
 
 
 def test_shapes():
