@@ -90,6 +90,10 @@ def function(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict
     """The result of ``__array_function__``."""
     ours = FUNCTIONS.get(named(called))
     if ours is None:
+        if called.__name__ in POSITIONS and len(operands) == 1:
+            mask = _numpy_more.known_mask(operands[0])
+            if mask is not None:
+                return called(mask)
         raise TypeError(f"{named(called)} does not take Arrays: {why_not(called)}")
     if keywords.get("out") is not None:
         raise TypeError(f"{named(called)} takes no out= if an operand is an Array: Arrays are immutable")
@@ -121,6 +125,8 @@ def table() -> dict[str, Callable[..., Any]]:
 
 
 FUNCTIONS = table()
+POSITIONS = {"argwhere", "flatnonzero", "nonzero"}
+"""Functions of Arrays whose comparisons have numbers, such as those in ``burtorch.autograd``."""
 SHAPES_OF_NUMBERS = {
     "argwhere", "compress", "extract", "flatnonzero", "intersect1d", "nonzero", "setdiff1d", "setxor1d", "trim_zeros",
     "union1d", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",

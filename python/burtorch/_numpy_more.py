@@ -22,9 +22,19 @@ if TYPE_CHECKING:
 
 @public
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    if x is None and y is None and (mask := known_mask(condition)) is not None:
+        return numpy.nonzero(mask)
     if x is None or y is None:
         raise TypeError("it needs a condition and two choices; without them the shape depends on numbers")
     return _core.array_where(condition, x, y)
+
+
+def known_mask(x: Any) -> Any:
+    """Where an array is not 0, or None in a trace that is kept, as comparisons have no numbers there."""
+    try:
+        return numpy.asarray(array(x) != 0)
+    except _core.TraceError:
+        return None
 
 
 @public

@@ -172,8 +172,17 @@ def value_and_grad(fun: Callable[..., Any], x: Any) -> Any:
 
 
 def _number(y: Any) -> Any:
-    """The number in an Array of one number, whatever its shape."""
-    return y.reshape(()) if isinstance(y, Array) and y.size == 1 else y
+    """The number in an array of one number, whatever its shape."""
+    if isinstance(y, Array):
+        return y.reshape(()) if y.size == 1 else y
+    return _constant(y)
+
+
+def _constant(y: Any) -> Any:
+    """A result that depends on no argument, as a float if it is one number."""
+    if hasattr(y, "shape") and y.size == 1:
+        y = y.item()
+    return float(y) if isinstance(y, int) else y
 
 
 @_of_argument
@@ -183,7 +192,10 @@ def elementwise_grad(fun: Callable[..., Any], x: Any) -> Any:
 
 
 def _sum(y: Any) -> Any:
-    return y.sum() if isinstance(y, Array) else y
+    """The sum of an array, also of a constant result."""
+    if isinstance(y, Array):
+        return y.sum()
+    return _constant(y.sum() if hasattr(y, "shape") else y)
 
 
 @_of_argument

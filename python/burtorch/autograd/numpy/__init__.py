@@ -1,7 +1,7 @@
 """NumPy for differentiated bodies: its functions dispatch to burtorch's if an argument is an Array.
 
 Only functions that NumPy does not dispatch are redefined here: ``array`` and ``asarray`` of lists that contain Arrays,
-and ``full`` with an Array.
+and ``full`` with an Array. ``make_diagonal`` and ``concatenate_args`` are autograd's own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # as in the package
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = sorted({*_numpy.__all__, "array", "asarray", "full"})
+__all__ = sorted({*_numpy.__all__, "array", "asarray", "concatenate_args", "full", "make_diagonal"})
 
 
 def array(object: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -35,6 +35,18 @@ def full(shape: Any, fill_value: Any, *arguments: Any, **keywords: Any) -> Any:
     if is_array(fill_value):
         return _numpy.broadcast_to(fill_value, shape)
     return _numpy.full(shape, fill_value, *arguments, **keywords)
+
+
+def make_diagonal(D: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:  # noqa: N803 (autograd's name)
+    """The last axis as diagonals of matrices; as in autograd, ``offset=0, axis1=-1, axis2=-2`` must be given."""
+    if (offset, axis1, axis2) != (0, -1, -2):
+        raise NotImplementedError("make_diagonal() supports only offset=0, axis1=-1, axis2=-2")
+    return _numpy.where(_numpy.eye(D.shape[-1], dtype=bool), D[..., None], 0.0)
+
+
+def concatenate_args(axis: int, *args: Any) -> Any:
+    """``numpy.concatenate`` of the arguments after the axis."""
+    return _numpy.concatenate(args, axis)
 
 
 def __getattr__(name: str) -> Any:
