@@ -206,6 +206,8 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
         indices = known.astype(int)  # numbers here, and no mask
     if mode != "raise":
         indices, n = array(indices), a.size if axis is None else a.shape[axis]
+        if n == 0 and indices.size:
+            raise IndexError("cannot take an element of an axis that has none")
         indices = indices % n if mode == "wrap" else indices.clip(0, n - 1)
     if axis is not None and -a.ndim <= axis < a.ndim and 0 in a.shape[: axis % a.ndim]:
         # Nothing is taken, and NumPy accepts any index.

@@ -8,7 +8,7 @@ import operator
 import numpy
 
 from burtorch import _arrays, _core
-from burtorch._array_base import array, axes_of, axis_of, is_array, part, public
+from burtorch._array_base import array, axes_of, axis_of, is_array, operand, part, public
 from burtorch._array_reductions import reduced
 from burtorch._array_shapes import concatenate, take
 from burtorch._numpy_more import where
@@ -340,7 +340,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     if side not in ("left", "right"):
         raise ValueError(f"side must be 'left' or 'right', found {side!r}")
     a = array(a) if sorter is None else take(a, sorter)
-    return _core.array_search(a, _core.array_of(v, a), side == "right")
+    return _core.array_search(a, _core.array_of(operand(v), a), side == "right")
 
 
 @public

@@ -1,4 +1,5 @@
-"""Correlations and convolutions of long arrays: exact like NumPy's, in memory proportional to their lengths."""
+"""Correlations and convolutions of long arrays: exact like NumPy's, in memory proportional to their lengths. Places
+among sorted numbers, and elements of empty arrays."""
 
 from __future__ import annotations
 
@@ -81,3 +82,31 @@ def test_memory_is_proportional_to_the_lengths():
     finally:
         tracemalloc.stop()
     assert peak < 30e6, "a matrix of windows has 168 MB of indices"
+
+
+@pytest.mark.parametrize("wanted", [[1.0], 1.5, (0.5, 2), [[1, 2], [0, 3]], np.array([1.0]), []])
+@pytest.mark.parametrize("sorted_numbers", [np.arange(3.0), np.zeros(0)])
+def test_places_of_lists_among_sorted_numbers(sorted_numbers, wanted):
+    for side in ("left", "right"):
+        expected = np.searchsorted(sorted_numbers, wanted, side)
+        for call in (bt.function, bt.checkpoint):
+            found = call(lambda x, side=side: np.searchsorted(x, wanted, side))(sorted_numbers)
+            np.testing.assert_array_equal(found, expected)
+    if sorted_numbers.size:
+        places = bt.checkpoint(lambda x: np.digitize(x, [0.5, 1.5]))(sorted_numbers)
+        np.testing.assert_array_equal(places, np.digitize(sorted_numbers, [0.5, 1.5]))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("mode", ["raise", "clip", "wrap"])
+def test_nothing_is_taken_of_an_empty_axis(mode):
+    for shape, axis in (((0, 2), 0), ((2, 0), 1), ((0,), None), ((2, 0), 0), ((0, 3), 1)):
+        for places in ([0], []):
+            call = bt.checkpoint(lambda x, p=places, a=axis: np.take(x, np.array(p, int), axis=a, mode=mode))
+            try:
+                expected = np.take(np.zeros(shape), np.array(places, int), axis=axis, mode=mode)
+            except IndexError:
+                with pytest.raises(IndexError):
+                    call(np.zeros(shape))
+            else:
+                assert call(np.zeros(shape)).shape == expected.shape
