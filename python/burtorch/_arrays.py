@@ -122,6 +122,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
     if (min is not None or max is not None) and (a_min is not None or a_max is not None):
         raise ValueError("Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is forbidden.")
     a_min, a_max = (a_min, a_max) if min is None and max is None else (min, max)
+    a, a_min, a_max = (array(x) if isinstance(x, (list, tuple)) else x for x in (a, a_min, a_max))
     bounds = [bound for bound in (a_min, a_max) if bound is not None]
     return _core.array_of(a, *bounds).clip(a_min, a_max, out)
 

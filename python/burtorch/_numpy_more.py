@@ -26,6 +26,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         return numpy.nonzero(mask)
     if x is None or y is None:
         raise TypeError("it needs a condition and two choices; without them the shape depends on numbers")
+    condition, x, y = (array(one) if isinstance(one, (list, tuple)) else one for one in (condition, x, y))
     return _core.array_where(condition, x, y)
 
 

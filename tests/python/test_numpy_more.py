@@ -348,6 +348,18 @@ def test_positions_outside_traces_are_numbers(f):
         np.testing.assert_array_equal(found, f(X > 0))
 
 
+@pytest.mark.parametrize(
+    "body",
+    [lambda x: np.where([True, False, True], x, [1, 2, 3.0]), lambda x: np.where(x > 0.5, (1.0, 2.0, 3.0), x),
+     lambda x: np.clip([1.0, 2.0, 3.0], x, x + 1), lambda x: np.clip(x, [0.5, 0.0, 0.0], (1.0, 2.0, 1.5)),
+     lambda x: np.select([x > 0.5], [[1.0, 2.0, 3.0]], [4.0, 5.0, 6.0])],
+)  # fmt: skip
+def test_lists_are_operands(body):
+    x = np.array([0.0, 1.0, 2.0])
+    np.testing.assert_array_equal(run(body, x), body(x))
+    assert bt.jacobian(body)(x).shape == (3, 3)
+
+
 N_OPERANDS = {"nextafter": 2, "union1d": 2, "polyfit": 3, "partition": 2}
 WRONG = {
     "quantile": lambda x: np.quantile(x, 0.5, method="hazen"), "ldexp": lambda x: np.ldexp(x, 0.5),
