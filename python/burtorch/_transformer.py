@@ -99,10 +99,8 @@ def layer_norm(x: Any, weight: Tensor, bias: Tensor, eps: float) -> Any:
     check_features(x, weight)
     if isinstance(x, Vector):
         centred = x - _core.mean(x)
-        normalised = centred / (_core.mean(centred * centred) + eps) ** 0.5
-    else:
-        normalised = _core.array_norm(x, -1, eps, True)
-    return normalised * weight + bias
+        return centred / (_core.mean(centred * centred) + eps) ** 0.5 * weight + bias
+    return _core.array_norm(x, -1, eps, True) * weight + bias
 
 
 class RMSNorm(_Norm):

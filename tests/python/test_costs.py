@@ -88,7 +88,7 @@ def test_costs_are_of_the_parameters_as_they_are():
 
 
 def test_requests_without_a_cost_are_refused():
-    model, x, y = model_and_batch("mlp")
+    model, _, y = model_and_batch("mlp")
     oracle = bt.Oracle(model)
     with pytest.raises(ValueError, match="no batch was given yet"):
         oracle.cost(range(3))

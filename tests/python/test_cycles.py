@@ -211,6 +211,7 @@ HOLD = {
 
 EMPTY = {
     "Config": lambda: bt.config,
+    "KeptDraws": _core.KeptDraws,
     "RowsCall": lambda: _core.RowsCall(),
     "TokenIdArray": lambda: bt.text.WordContexts(["ab", "ba"], context=2, holdout=0.0).train(0, 1)[0],
     "TokenIds": lambda: symbols(),

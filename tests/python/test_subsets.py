@@ -272,7 +272,7 @@ def test_empty_sets_of_numbers():
         with pytest.raises(IndexError, match="expected 0 to 2"):
             f.grad(np.ones(3), wanted=wanted)
     w = bt.Parameters(dtype="float64").tensor(2, init=1.0)
-    with pytest.raises(ValueError, match="no parameters"):
+    with bt.Graph(), pytest.raises(ValueError, match="no parameters"):
         bt.inner_product(w, w).backward(wanted=[])
 
 

@@ -81,7 +81,7 @@ fn times_slope<S: RowMath>(x: S, y: S, other: S) -> S {
     let (e, zero) = (y - S::lit(1.0), S::lit(0.0));
     let slope = x.pow_dx(e);
     let product = y * slope;
-    let lowered = slope * S::lit(5.960_464_477_539_062_5e-8);
+    let lowered = slope * S::lit(1.0 / 16777216.0);
     let if_whole = |yes: S| S::select((lowered * S::lit(16777216.0)).equal(slope), yes, other);
     let if_finite = |yes: S| S::select(product.abs().less(S::lit(f64::INFINITY)), yes, other);
     let if_exact = |yes: S| S::select((e + S::lit(1.0)).equal(y), yes, other);

@@ -140,10 +140,9 @@ impl<E: Number> Runner<E> {
 
     fn result<'py>(&mut self, py: Python<'py>, k: usize, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
         let Some(ty) = self.plan.outputs().nth(k) else { return Ok(py.None().into_bound(py)) };
-        if ty.element == Element::Float && kind == E::KIND && ty.dims.size() * size_of::<E>() >= HANDED {
-            if let Some(numbers) = E::take(&mut self.plan, k).or_raise(py)? {
-                return self.spares.array(py, &ty.dims, numbers);
-            }
+        let is_handed = ty.element == Element::Float && kind == E::KIND && ty.dims.size() * size_of::<E>() >= HANDED;
+        if is_handed && let Some(numbers) = E::take(&mut self.plan, k).or_raise(py)? {
+            return self.spares.array(py, &ty.dims, numbers);
         }
         if ty.element == Element::Int {
             let numbers = self.plan.ints(k).or_raise(py)?;
