@@ -49,6 +49,14 @@ pub(super) fn over_squares_bend<S: RowMath>(x: S, y: S, bend: impl Fn(S, S) -> S
     S::select(size.equal(S::lit(f64::INFINITY)), S::lit(0.0), slope)
 }
 
+/// `y - c`, and its rounding error.
+#[inline(always)]
+fn lowered<S: RowMath>(y: S, c: S) -> (S, S) {
+    let e = y - c;
+    let back = e - y;
+    (e, (y - (e - back)) - (c + back))
+}
+
 /// `x^(y-c) a b`, 0 if the power is 0. If the power is out of range although the product is not, each factor gets half
 /// of it, in two quarters.
 #[inline(always)]
@@ -56,9 +64,7 @@ fn power_times<S: RowMath>(x: S, y: S, c: f64, a: S, b: S) -> S {
     let (zero, one, c) = (S::lit(0.0), S::lit(1.0), S::lit(c));
     let within = |x: S, bound: f64, yes: S, no: S| S::select(x.abs().less(S::lit(bound)), yes, no);
     // The rounding error of the exponent, times the logarithm, corrects the power.
-    let e = y - c;
-    let back = e - y;
-    let lost = (y - (e - back)) - (c + back);
+    let (e, lost) = lowered(y, c);
     let log = x.abs().log();
     let a = a * (one + within(log, 1e4, within(lost, 1.0, lost * log, zero), zero));
     // If the exponent was rounded, its parity no longer determines the sign, so the magnitude of x is used.
@@ -78,13 +84,14 @@ fn power_times<S: RowMath>(x: S, y: S, c: f64, a: S, b: S) -> S {
 /// rounded or the slope leaves the range in which it is exact to its last bits.
 #[inline(always)]
 fn times_slope<S: RowMath>(x: S, y: S, other: S) -> S {
-    let (e, zero) = (y - S::lit(1.0), S::lit(0.0));
+    let zero = S::lit(0.0);
+    let (e, lost) = lowered(y, S::lit(1.0));
     let slope = x.pow_dx(e);
     let product = y * slope;
-    let lowered = slope * S::lit(1.0 / 16777216.0);
-    let if_whole = |yes: S| S::select((lowered * S::lit(16777216.0)).equal(slope), yes, other);
+    let small = slope * S::lit(1.0 / 16777216.0);
+    let if_whole = |yes: S| S::select((small * S::lit(16777216.0)).equal(slope), yes, other);
     let if_finite = |yes: S| S::select(product.abs().less(S::lit(f64::INFINITY)), yes, other);
-    let if_exact = |yes: S| S::select((e + S::lit(1.0)).equal(y), yes, other);
+    let if_exact = |yes: S| S::select(lost.equal(zero), yes, other);
     // A slope of 0 may be one that is too small for its own product.
     let product = S::select(slope.equal(zero), S::select(other.equal(zero), product, other), product);
     if_exact(if_finite(if_whole(product)))
