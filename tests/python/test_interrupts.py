@@ -6,6 +6,7 @@ import _thread
 import contextlib
 import functools
 import gc
+import itertools
 import os
 import random
 import runpy
@@ -632,3 +633,21 @@ def test_draws_and_proximal_operators_are_interrupted(kind):
     for seconds in (0.01, 0.05, 0.15):
         late = interrupted_after(seconds, LONG_RULES[kind])
         assert late is None or late < 0.1
+
+
+@pytest.mark.parametrize(
+    "labels", [itertools.count, lambda: [itertools.count()] * 2, lambda: iter([itertools.count()])]
+)
+def test_endless_labels_are_interrupted(labels):
+    oracle = bt.Oracle(bt.nn.Linear(bt.Parameters(), 2, 3))
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        # A thread would not get the interpreter.
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        start = process_time()
+        with pytest.raises(KeyboardInterrupt):
+            oracle.loss([[1.0, 2.0]], labels())
+        assert process_time() - start < 0.05 + 0.1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)

@@ -44,7 +44,7 @@ fn sums_of(of: &Loop) -> Vec<Option<Sum>> {
 }
 
 impl Batch {
-    /// Carries for the totals of those that are sums.
+    /// New carries: one for the total of each carry that is a sum.
     fn totals_of(&mut self, body: &ArrayProgram, captures: usize, sums: &[Option<Sum>]) -> Result<Vec<ValueId>> {
         let mut totals = Vec::new();
         for (k, _) in sums.iter().enumerate().filter(|(_, sum)| sum.is_some()) {

@@ -16,7 +16,7 @@ use super::token_ids_quick::quick_symbols;
 use crate::convert::entry::check_signals;
 use crate::convert::errors::{if_any, instead};
 use crate::convert::numbers::{is_text, number_of, real};
-use crate::convert::signals::ask_at;
+use crate::convert::signals::{ask_at, read_at_length};
 
 /// Up to two dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,7 +230,7 @@ pub fn holds_bools(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// The same entries with lists in place of iterators, which give their entries once.
 fn with_lists<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let entries: Vec<_> = if object.is_instance_of::<PyIterator>() {
-        object.try_iter()?.collect::<PyResult<_>>()?
+        read_at_length(object.try_iter()?, Ok)?
     } else {
         let is_of_iterators = |first: Bound<'py, PyAny>| first.is_instance_of::<PyIterator>();
         match (object.cast::<PyList>(), object.cast::<PyTuple>()) {
@@ -240,7 +240,7 @@ fn with_lists<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         }
     };
     let entries = entries.into_iter().map(|entry| match entry.is_instance_of::<PyIterator>() {
-        true => Ok(PyList::new(entry.py(), entry.try_iter()?.collect::<PyResult<Vec<_>>>()?)?.into_any()),
+        true => Ok(PyList::new(entry.py(), read_at_length(entry.try_iter()?, Ok)?)?.into_any()),
         false => Ok(entry),
     });
     Ok(PyList::new(object.py(), entries.collect::<PyResult<Vec<_>>>()?)?.into_any())
