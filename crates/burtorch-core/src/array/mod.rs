@@ -72,6 +72,8 @@ mod rest;
 mod reverse;
 mod simplify;
 
+mod sparsity;
+
 mod columns;
 mod lower;
 mod plan;
@@ -93,3 +95,4 @@ pub(crate) use plan::compute_formula;
 pub use plan::{Argument, ArrayFloat, Csr, Floats, PassingPlan, Places, Plan, PlanEntries, TakePart};
 pub use reverse::Variable;
 pub use row::Row;
+pub use sparsity::Pattern;

@@ -90,6 +90,28 @@ pub fn jacobian(program: &ArrayProgram, by: &[Variable]) -> Result<ArrayProgram>
     b.finish(&blocks)
 }
 
+/// The entries of the Jacobian that may differ from 0, by rows, or ones in their place; where each row begins and the last one
+/// ends, the columns of the entries, and the number of columns.
+pub fn sparse_entries(program: &ArrayProgram, by: &[Variable], is_pattern: bool) -> Result<ArrayProgram> {
+    let pattern = program.sparsity(by)?;
+    let input_types = program.input_types();
+    let n: usize = by.iter().map(|v| if let Variable::Input(k) = v { input_types[*k].dims.size() } else { 0 }).sum();
+    let mut b = ArrayBuilder::new(program.dtype())?;
+    let arguments = inputs(&mut b, program)?;
+    let entries = if is_pattern {
+        let one = b.literal(1.0)?;
+        b.broadcast_to(one, Dims::new(&[pattern.columns.len()])?)?
+    } else {
+        call(&mut b, program.entries(by, &pattern)?, &arguments)?[0]
+    };
+    let mut integers =
+        |all: Vec<i64>| b.push(ArrayOp::Const(Dims::new(&[all.len()])?, Shared(Arc::new(Data::Int(all)))), &[]);
+    let starts = integers(pattern.starts.iter().map(|&start| start as i64).collect())?;
+    let columns = integers(pattern.columns.iter().map(|&column| column.into()).collect())?;
+    let n = integers(vec![n as i64])?;
+    b.finish(&[entries, starts, columns, n])
+}
+
 /// The program for `rows` rows at once: the axis of each argument along the rows, and the axis of each result;
 /// `None` for a result that is the same for all rows.
 pub fn batched(

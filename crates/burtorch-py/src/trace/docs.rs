@@ -263,16 +263,16 @@ Example:
 pub const HESSIAN_SPARSITY: &CStr = c"hessian_sparsity($self, /, *args, argnums=None, **static)
 --
 
-The second derivatives that can differ from zero, as a scipy.sparse matrix of ones, found by propagation; of a function that is
-traced with Arrays, all. argnums: as for sparse_hessian().
+The second derivatives that can differ from zero, as a scipy.sparse matrix of ones, found by propagation. argnums: as
+for sparse_hessian().
 ";
 
 /// See the name.
 pub const JACOBIAN_SPARSITY: &CStr = c"jacobian_sparsity($self, /, *args, argnums=None, **static)
 --
 
-The dependencies of results on arguments, as a scipy.sparse matrix of ones, found by propagation; of a function that is traced with
-Arrays, all. argnums: as for sparse_hessian().
+The dependencies of results on arguments, as a scipy.sparse matrix of ones, found by propagation. argnums: as for
+sparse_hessian().
 ";
 
 /// See the name.
@@ -280,8 +280,8 @@ pub const SPARSE_HESSIAN: &CStr = c"sparse_hessian($self, /, *args, argnums=None
 --
 
 The Hessian as a scipy.sparse matrix, computed from the directions of a column colouring. After some calls, separate operations
-compute the entries where these take less time, with the same bits. With argnums, by those arguments, in their order; of a function
-that is traced with Arrays, all entries. out: a matrix with this pattern from an earlier call, whose entries are replaced.
+compute the entries where these take less time, with the same bits. argnums: by those arguments, in their order. out: a matrix with
+this pattern from an earlier call, whose entries are replaced.
 
 Raises:
     ImportError: SciPy is not installed.

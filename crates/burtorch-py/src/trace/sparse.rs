@@ -1,11 +1,10 @@
 //! Sparse derivatives: SciPy matrices of the entries that may differ from 0, and `argnums=`.
 //!
 //! Promises: rows and columns are the numbers of the chosen arguments, in the order of `argnums`; the pattern depends on the program
-//! alone. A function that is traced with Arrays has all entries. Does not know how entries are computed.
+//! alone. Does not know how entries are computed.
 
 use std::sync::Arc;
 
-use burtorch_core::array::Element;
 use burtorch_core::program::sparse::{Hessian, SparseJacobian};
 use burtorch_core::program::sparsity::{Pattern, hessian_pattern, jacobian_pattern};
 use pyo3::exceptions::{PyImportError, PyValueError};
@@ -15,13 +14,11 @@ use pyo3::types::{PyByteArray, PyTuple};
 use super::arguments::Arguments;
 use super::calls::with_program;
 use super::derivatives::{ready, with_scalar};
-use super::nest::Nest;
 use super::object::Call;
 use super::out::SparseOut;
 use super::pytree::Tree;
 use super::transform::Argnums;
 use super::transforms::call_derived;
-use crate::array::arguments::Given;
 use crate::convert::arrays::{Array, Kind, filled};
 use crate::convert::errors::IntoPython;
 use crate::convert::signals::asked;
@@ -53,36 +50,16 @@ impl Entries {
         Entries { pattern: Arc::new(pattern), data, n: numbers.len() }
     }
 
-    /// All entries of a dense derivative with Arrays.
+    /// Those of a function that is traced with Arrays.
     fn of_arrays(call: &Call<'_>, method: &'static str, by: Argnums) -> PyResult<Self> {
-        let mut sizes = Vec::new();
-        for k in by.among(call.positional.len())? {
-            let mut leaves = Vec::new();
-            Nest::of(&call.positional[k], &mut leaves)?;
-            for leaf in &leaves {
-                let ty = Given::of(leaf)?.map(|given| given.type_of()).filter(|ty| ty.element == Element::Float);
-                sizes.extend(ty.map(|ty| ty.dims.size()));
-            }
-        }
-        let mut leaves = Vec::new();
-        Nest::of(&call_derived(call, method, by)?, &mut leaves)?;
-        let (n, mut data): (usize, _) = (sizes.iter().sum(), Vec::new());
-        for blocks in leaves.chunks(sizes.len().max(1)) {
-            let blocks = blocks.iter().map(|leaf| match Array::of(leaf) {
-                Some(array) => Ok(array.floats()),
-                None => Ok(vec![leaf.extract()?]),
-            });
-            let blocks = blocks.collect::<PyResult<Vec<_>>>()?;
-            let rows = blocks.iter().zip(&sizes).map(|(block, size)| block.len() / size.max(&1)).max().unwrap_or(0);
-            for row in 0..rows {
-                let parts = blocks.iter().zip(&sizes);
-                parts.for_each(|(block, size)| data.extend_from_slice(&block[row * size..(row + 1) * size]));
-            }
-        }
-        let rows = data.len() / n.max(1);
-        let columns = (0..rows).flat_map(|_| 0..n as u32).collect();
-        let pattern = Pattern { starts: (0..=rows).map(|row| row * n).collect(), columns };
-        Ok(Entries { pattern: Arc::new(pattern), data, n })
+        let found = call_derived(call, method, by)?;
+        let [entries, starts, columns, n]: [Bound<'_, PyAny>; 4] = found.extract()?;
+        let data = Array::of(&entries).map_or_else(Vec::new, |array| array.floats());
+        let integers = |of: &Bound<'_, PyAny>| Array::of(of).map_or_else(|| Ok(Vec::new()), |array| array.integers());
+        let starts = integers(&starts)?.into_iter().map(|start| start as usize).collect();
+        let columns = integers(&columns)?.into_iter().map(|column| column as u32).collect();
+        let n = integers(&n)?.first().map_or(0, |&n| n as usize);
+        Ok(Entries { pattern: Arc::new(Pattern { starts, columns }), data, n })
     }
 
     /// A scipy.sparse matrix in rows, or the caller's matrix with these entries.
@@ -143,11 +120,7 @@ fn entries<'py>(mut call: Call<'py>, what: What) -> PyResult<Bound<'py, PyAny>> 
     let out = if what.is_pattern { None } else { SparseOut::take(&mut call)? };
     let by = Argnums::of(call.take("argnums").as_ref())?;
     let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, what.method)? else {
-        let mut found = Entries::of_arrays(&call, if what.is_hessian { "hessian" } else { "jacobian" }, by)?;
-        if what.is_pattern {
-            found.data.fill(1.0);
-        }
-        return found.build(py, out);
+        return Entries::of_arrays(&call, what.method, by)?.build(py, out);
     };
     let n = arguments.numbers.len();
     let numbers = if by == Argnums::All { None } else { Some(numbers_of(&arguments.tree, &by)?) };

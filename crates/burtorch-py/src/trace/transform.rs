@@ -94,6 +94,8 @@ pub enum Rule {
     Grad { with_value: bool },
     /// The Jacobian.
     Jacobian,
+    /// The entries of the Jacobian that may differ from 0, or only where they are.
+    Sparse { is_pattern: bool },
     /// The result and its derivative along tangents, which follow the arguments; or only the derivative.
     Jvp { with_value: bool },
     /// The result and its vector-Jacobian product with weights of the result, the last argument.
@@ -289,7 +291,7 @@ impl Transform {
     pub fn text(&self, py: Python<'_>) -> String {
         let function = self.function.bind(py);
         // Those of a gradient name its function.
-        let is_of_gradient = matches!(self.name, "hessian" | "hvp");
+        let is_of_gradient = matches!(self.name, "hessian" | "hvp" | "sparse_hessian" | "hessian_sparsity");
         let of =
             function.cast::<Transform>().ok().filter(|_| is_of_gradient).map(|inner| inner.get().function.bind(py));
         let name =
@@ -328,7 +330,7 @@ impl Transform {
             Rule::Checkpoint if !is_tracing() && current(py).is_none() && hold_values(positional)? => {
                 return self.function.bind(py).call(PyTuple::new(py, positional)?, named);
             }
-            Rule::Grad { .. } | Rule::Jacobian | Rule::ParamGrad | Rule::Checkpoint => {}
+            Rule::Grad { .. } | Rule::Jacobian | Rule::Sparse { .. } | Rule::ParamGrad | Rule::Checkpoint => {}
         }
         let arguments = Arguments::of(py, self.name, positional)?;
         match self.rule {
@@ -339,6 +341,7 @@ impl Transform {
         let child = self.child(py, &arguments, &arguments.types, vec![false; arguments.leaves.len()], named)?;
         match self.rule {
             Rule::Jacobian => self.jacobian(py, &arguments, &child),
+            Rule::Sparse { is_pattern } => self.entries(py, &arguments, &child, is_pattern),
             Rule::ParamGrad => self.param_grad(py, &child),
             Rule::Checkpoint => checkpoint(py, &child),
             _ => self.grad(py, &arguments, &child),

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::axes::axes_of;
-use super::derivative_programs::{batched, jacobian, parameter_gradient, row_types, totalled};
+use super::derivative_programs::{batched, jacobian, parameter_gradient, row_types, sparse_entries, totalled};
 use super::nest::Nest;
 use super::transform::{Arguments, Child, Rule, Transform, present};
 use crate::array::append::append_apart;
@@ -63,6 +63,15 @@ impl Transform {
             "{} needs a function that returns one float of shape (), found {found}; use jacobian or vjp",
             self.text(py)
         );
+        Err(derived(py, "TraceError", message))
+    }
+
+    /// Refuses results that are not floats among the first `n`.
+    fn need_floats(&self, py: Python<'_>, child: &Child<'_>, n: usize) -> PyResult<()> {
+        if child.program.output_types()[..n].iter().all(|ty| ty.element == Element::Float) {
+            return Ok(());
+        }
+        let message = format!("{} needs a function that returns floats, found integers or a mask", self.text(py));
         Err(derived(py, "TraceError", message))
     }
 
@@ -122,10 +131,7 @@ impl Transform {
         let (nest, auxiliary) = child.split(py, &self.text(py), self.has_aux)?;
         let (by, chosen) = self.variables(py, arguments)?;
         let n = nest.len();
-        if child.program.output_types()[..n].iter().any(|ty| ty.element != Element::Float) {
-            let message = format!("{} needs a function that returns floats, found integers or a mask", self.text(py));
-            return Err(derived(py, "TraceError", message));
-        }
+        self.need_floats(py, child, n)?;
         let program = transformed(py, || jacobian(&child.program.selecting(0..n), &by))?;
         let mut found = child.call(py, program, &[])?.into_iter();
         let rows = (0..n).map(|_| self.shaped(py, arguments, &chosen, &mut found)).collect::<PyResult<Vec<_>>>()?;
@@ -134,6 +140,23 @@ impl Transform {
             Some(nest) => pair(jacobian, self.auxiliary(py, child, n, nest)?),
             None => Ok(jacobian),
         }
+    }
+
+    /// The entries of the Jacobian that may differ from 0, by rows, or ones in their place; where each row begins, the columns
+    /// of the entries, and the number of columns.
+    pub fn entries<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: &Arguments<'py>,
+        child: &Child<'py>,
+        is_pattern: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (by, _) = self.variables(py, arguments)?;
+        let n = child.nest.len();
+        self.need_floats(py, child, n)?;
+        let program = transformed(py, || sparse_entries(&child.program.selecting(0..n), &by, is_pattern))?;
+        let found = child.call(py, program, &[])?;
+        Ok(PyTuple::new(py, found)?.into_any())
     }
 
     /// Refuses directions with other shapes than their arguments.

@@ -1,0 +1,71 @@
+//! Patterns of sparse matrices, and colours of columns.
+//!
+//! Promises: columns of one colour have no common row. Does not know what the entries are.
+
+use crate::error::Result;
+use crate::interrupt::Work;
+
+/// Entries by row, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// Where each row begins, and where the last one ends.
+    pub starts: Vec<usize>,
+    /// The columns.
+    pub columns: Vec<u32>,
+}
+
+impl Pattern {
+    /// The pattern with these rows.
+    pub fn of_rows<'r>(rows: impl Iterator<Item = &'r [u32]>) -> Result<Self> {
+        let mut work = Work::default();
+        let mut pattern = Pattern { starts: vec![0], columns: Vec::new() };
+        for row in rows {
+            work.add(1 + row.len())?;
+            pattern.columns.extend(row);
+            pattern.starts.push(pattern.columns.len());
+        }
+        Ok(pattern)
+    }
+
+    /// The columns of a row.
+    pub fn row(&self, k: usize) -> &[u32] {
+        &self.columns[self.starts[k]..self.starts[k + 1]]
+    }
+
+    /// How many rows.
+    pub fn n_rows(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// A colour for each of `n` columns, such that no two columns of one row share one; greedy. Returns the colours and
+    /// their number. Interruptible.
+    pub fn colours(&self, n: usize) -> Result<(Vec<u32>, usize)> {
+        let mut work = Work::default();
+        let mut rows_of: Vec<Vec<u32>> = vec![Vec::new(); n];
+        for k in 0..self.n_rows() {
+            work.add(4 * self.row(k).len())?;
+            for &c in self.row(k) {
+                rows_of[c as usize].push(k as u32);
+            }
+        }
+        let mut colours = vec![u32::MAX; n];
+        let mut taken_by: Vec<u32> = Vec::new();
+        for column in 0..n {
+            work.add(taken_by.len())?;
+            for &row in &rows_of[column] {
+                work.add(self.row(row as usize).len())?;
+                for &other in self.row(row as usize) {
+                    if let Some(taken) = taken_by.get_mut(colours[other as usize] as usize) {
+                        *taken = column as u32;
+                    }
+                }
+            }
+            let free = taken_by.iter().position(|&by| by != column as u32).unwrap_or(taken_by.len());
+            if free == taken_by.len() {
+                taken_by.push(u32::MAX);
+            }
+            colours[column] = free as u32;
+        }
+        Ok((colours, taken_by.len()))
+    }
+}
