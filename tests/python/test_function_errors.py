@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -162,3 +164,25 @@ def test_argnums_that_are_no_numbers():
         f.grad(1.0, 2.0, argnums="x")
     with pytest.raises(IndexError, match="argnums 5"):
         f.grad(1.0, 2.0, argnums=5)
+
+
+@pytest.mark.parametrize("call", [bt.function, bt.grad, bt.vmap], ids=["function", "grad", "vmap"])
+def test_arrays_of_other_elements_are_named_with_their_dtype(call):
+    f = call(lambda x: bt.cond(x[0] > 0, lambda: x.sum(), lambda: x.sum()))
+    for wrong in (np.array([None, 1.0]), np.array([1j, 2.0]), np.array(["a"]), np.array(["2020-01-01"], "datetime64[D]")):
+        with pytest.raises((TypeError, bt.TraceError), match=rf"found ndarray of {re.escape(str(wrong.dtype))}"):
+            f(wrong)
+
+
+def test_arrays_by_keyword_are_told_to_come_by_position():
+    with pytest.raises(TypeError, match=r"static argument x must be hashable.*pass arrays by position"):
+        bt.grad(lambda w, x=None: (w * x).sum())(np.ones(2), x=np.ones(2))
+
+
+def test_dtypes_of_numpy_are_those_of_functions():
+    for dtype in ("float32", np.float32, np.dtype("float32")):
+        assert bt.function(lambda x: x / 3, dtype=dtype)(1.0) == np.float32(1.0) / np.float32(3.0)
+    with pytest.raises(ValueError, match='"float64" or "float32"'):
+        bt.function(lambda x: x, dtype=np.float16)
+    with pytest.raises(TypeError):
+        bt.function(lambda x: x, dtype=3)

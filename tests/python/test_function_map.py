@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -102,6 +104,67 @@ def test_misuse():
         f.map(np.zeros((3, 2)), threads=0)
     with pytest.raises(bt.TraceError, match="returns one Value"):
         bt.function(lambda x: [x, x]).map_value_and_grad(np.zeros(3))
+
+
+class Model:
+    def of_a_row(self, x):
+        return x[0] * x[1]
+
+    def of_numbers(self, a, b):
+        return a * b
+
+    def by_steps(self, a, b):
+        return bt.scan(lambda c, _: (c * b, None), a, None, length=1)[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        Model().of_a_row,
+        Model().of_numbers,
+        Model().by_steps,
+        lambda a, b: bt.cond(a > 0, lambda: a * b, lambda: a * b),
+        lambda a, b=7.0: bt.checkpoint(lambda x, y: x * y)(a, b),
+        lambda x, k: x[0] * x[1] * k,
+        lambda a, b, *, k: a * b * k,
+    ],
+    ids=["method of a row", "method", "scan", "cond", "default", "static", "keyword"],
+)
+def test_rows_with_all_arguments(function):
+    x = np.array([[3.0, 2.0], [1.0, 5.0], [-2.0, 0.5]])
+    named = {"k": 1} if "k" in inspect.signature(function).parameters else {}
+    f = bt.function(function)
+    assert f.map(x, **named).tolist() == [6.0, 5.0, -1.0]
+    values, grads = f.map_value_and_grad(x, **named)
+    assert values.tolist() == [6.0, 5.0, -1.0]
+    assert grads.tolist() == x[:, ::-1].tolist()
+    out = np.empty(3), np.empty((3, 2))
+    found = f.map_value_and_grad(x, out=out, **named)
+    assert found[0] is out[0]
+    assert found[1] is out[1]
+    assert out[1].tolist() == x[:, ::-1].tolist()
+    to = np.empty(3)
+    assert f.map(x, out=to, **named) is to
+    assert to.tolist() == [6.0, 5.0, -1.0]
+
+
+@pytest.mark.parametrize("method", ["map", "map_value_and_grad"])
+@pytest.mark.parametrize("function", [Model().of_numbers, Model().by_steps], ids=["numbers", "scan"])
+def test_rows_of_another_length_than_the_arguments(method, function):
+    call = getattr(bt.function(function), method)
+    for wrong in (np.ones((3, 3)), np.ones((3, 1))):
+        with pytest.raises(ValueError, match=r"a number for each of the 2 arguments.*rows of"):
+            call(wrong)
+    for wrong in (np.ones(4), np.ones((2, 2, 2))):
+        with pytest.raises(TypeError, match="an array for each of the 2 arguments"):
+            call(wrong)
+
+
+def test_sparse_rows_are_mapped():
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    rows = scipy_sparse.csr_matrix(np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]))
+    f = bt.function(lambda x: x @ np.array([1.0, 2.0, 3.0]))
+    assert f.map(rows).tolist() == [7.0, 6.0]
 
 
 def test_large_programs_run_on_small_blocks():

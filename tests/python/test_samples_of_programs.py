@@ -124,3 +124,36 @@ def test_errors_name_the_cause_and_change_nothing():
     with pytest.raises(IndexError):
         oracle.per_sample_grads(x, y + 3)
     assert oracle.per_sample_grad_norms(x, y) == oracle.per_sample_grad_norms(x, y)
+
+
+def test_norms_of_samples_with_any_contexts():
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor(3, init=0.5)
+    x, y = np.random.default_rng(0).normal(size=(4, 6, 3)), np.arange(4.0)
+    oracle = bt.Oracle(
+        lambda x, t: (bt.scan(lambda h, v: (np.tanh(h + w @ v), None), 0.0, x)[0] - t) ** 2, params=params
+    )
+    expected = np.linalg.norm(np.asarray(oracle.per_sample_grads(x, y)), axis=1)
+    np.testing.assert_allclose(oracle.per_sample_grad_norms(x, y), expected, rtol=1e-12)
+    linear = bt.Oracle(lambda x: x @ w, params=params)
+    found = sparse.random(5, 3, 0.5, format="csr", random_state=0)
+    expected = np.linalg.norm(found.toarray(), axis=1)
+    for rows in (sparse.csr_matrix(found), sparse.csr_array(found)):
+        np.testing.assert_allclose(linear.per_sample_grad_norms(rows), expected, rtol=1e-12)
+
+
+def test_contexts_that_only_a_program_takes_are_refused_by_its_error():
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor(3, init=0.5)
+    oracle = bt.Oracle(lambda x: x @ w, params=params)
+    wrong = [
+        (sparse.csr_matrix((5, 2)), "agree|2 and 3"),
+        (sparse.csr_array((5, 2)), "agree|2 and 3"),
+        (sparse.csc_matrix((5, 3)), "CSR"),
+        (sparse.coo_matrix((5, 3)), "CSR"),
+        (np.ones((5, 2, 2)), "2 and 3|shape"),
+    ]
+    for contexts, text in wrong:
+        for call in (oracle, oracle.loss, oracle.losses, oracle.per_sample_grad_norms, oracle.per_sample_grads):
+            with pytest.raises((ValueError, TypeError), match=text):
+                call(contexts)

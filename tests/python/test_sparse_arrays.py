@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse
 
 import burtorch as bt
+
+sparse = pytest.importorskip("scipy.sparse")
 
 N = 24
 MATRIX = np.diag(np.full(N, 2.0)) - np.diag(np.ones(N - 1), 1) - np.diag(np.ones(N - 1), -1)
@@ -121,7 +122,7 @@ def test_jacobian(name):
     f = bt.function(body)
     for u in points():
         found = f.sparse_jacobian(u)
-        assert isinstance(found, scipy.sparse.csr_matrix)
+        assert isinstance(found, sparse.csr_matrix)
         assert found.has_sorted_indices
         np.testing.assert_array_equal(found.toarray(), flat(body, u))
         pattern = f.jacobian_sparsity(u)

@@ -122,9 +122,13 @@ impl<'py> FromPyObject<'_, 'py> for DtypeName {
             Some(name) => Some(name),
             None => named("__name__")?,
         };
-        let (own, found) = (own.filter(known), repr_of(&object)?);
-        let such = own.unwrap_or_else(|| "float32".to_string());
-        Err(PyTypeError::new_err(format!("a dtype must be a string, such as \"{such}\", found {found}")))
+        match own.filter(known) {
+            Some(own) => Ok(DtypeName(own)),
+            None => {
+                let found = repr_of(&object)?;
+                Err(PyTypeError::new_err(format!("a dtype must be a string, such as \"float32\", found {found}")))
+            }
+        }
     }
 }
 

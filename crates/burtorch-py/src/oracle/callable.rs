@@ -21,6 +21,7 @@ use super::parts::largest_of;
 use super::traced::{Traced, with_signs};
 use crate::compress::AnyLargest;
 use crate::convert::buffer::{CallerMemory, read_either, type_name};
+use crate::convert::entry::check_signals;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::stop::stopped;
@@ -223,6 +224,9 @@ impl CallableEngine {
     /// Reads the given batch, if it has not been read yet.
     fn read_given(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some([x, y]) = self.traced.unread() else { return Ok(()) };
+        if let Some(failed) = self.traced.failed_alone(py, &x) {
+            return Err(failed);
+        }
         self.read(x.bind(py), y.bind(py)).map(drop)
     }
 
@@ -304,8 +308,8 @@ impl CallableEngine {
                 "random_backward is for the models of burtorch.nn, whose dense layers an oracle knows",
             )),
             Want::Norms(norms) => {
-                self.read_given(py)?;
-                for k in 0..self.n_samples() {
+                for k in 0..self.traced.n_given(py).unwrap_or_else(|| self.n_samples()) {
+                    check_signals(py)?;
                     self.sample(py, k, WantSample::Gradient(None))?;
                     norms.push(self.in_params(py, |params| params.grad_norm())?);
                 }
@@ -375,7 +379,7 @@ impl CallableEngine {
     ) -> PyResult<Vec<f64>> {
         let mut losses = Vec::with_capacity(samples.len());
         while losses.len() < samples.len() {
-            crate::convert::entry::check_signals(py)?;
+            check_signals(py)?;
             if Stop::ends_work() {
                 return Err(stopped(py));
             }

@@ -141,6 +141,13 @@ impl Traced {
         }
     }
 
+    /// The failure of the program for contexts that only a program takes: sparse rows, and arrays with more than two axes.
+    pub fn failed_alone(&self, py: Python<'_>, x: &Py<PyAny>) -> Option<PyErr> {
+        let x = x.bind(py);
+        let failed = self.failed.as_ref().filter(|_| has_many_axes(x) || n_sparse(x).is_some());
+        failed.map(|failed| failed.clone_ref(py))
+    }
+
     /// Bytes of buffers.
     pub fn bytes(&self) -> usize {
         Python::attach(|py| self.batches.as_ref().map_or(0, |batches| batches.bytes(py)))

@@ -10,6 +10,7 @@ use pyo3::types::{PyComplex, PyDict, PyFloat, PyTuple};
 use super::object::Call;
 use super::pytree::{GivenArguments, Others, Tree};
 use super::{array_calls, attributes, keywords};
+use crate::convert::arrays::Array;
 use crate::convert::errors::instead;
 use crate::convert::signals::quietly;
 
@@ -118,8 +119,10 @@ pub fn statics<'py>(call: &Call<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let dict = PyDict::new(call.py());
         for (name, value) in &call.named {
             if let Err(error) = value.hash() {
+                let is_array = Array::of(value).is_some();
+                let or = if is_array { ": pass arrays by position" } else { "" };
                 let message =
-                    format!("the static argument {name} must be hashable, because each value is traced separately");
+                    format!("the static argument {name} must be hashable, because each value is traced separately{or}");
                 let refusal = keywords::check(call).err().unwrap_or_else(|| PyTypeError::new_err(message));
                 return Err(instead(call.py(), error, refusal));
             }

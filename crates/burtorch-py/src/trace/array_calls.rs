@@ -17,12 +17,11 @@ use super::audit;
 use super::calls::{added, call_body, find, next_id, recorded, told};
 use super::nest::Nest;
 use super::object::Call;
-use super::pytree::{holds_values, is_of_graph};
+use super::pytree::{described, holds_values, is_of_graph};
 use super::record::Traced;
 use crate::array::arguments::Given;
 use crate::array::trace::{Source, current, wanted_dtype};
 use crate::array::trial;
-use crate::convert::buffer::type_name;
 use crate::convert::errors::derived;
 use crate::convert::refusals::{is_tracing, needs_arrays};
 
@@ -70,7 +69,7 @@ fn read<'py>(call: &Call<'py>) -> PyResult<Option<Arguments<'py>>> {
             None => {
                 let at = ends.iter().position(|&end| k < end).unwrap_or(0);
                 let place = items[at].place(py, k - at.checked_sub(1).map_or(0, |before| ends[before]));
-                let found = type_name(object);
+                let found = described(object)?;
                 let message = format!(
                     "{}{place}: expected a real number, an array, or a list, tuple or dict of them, found {found}; pass \
                      other arguments by keyword",

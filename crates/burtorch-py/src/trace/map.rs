@@ -17,7 +17,9 @@ use super::columns::{Column, Table, columns};
 use super::object::Call;
 use super::out::{Out, call_into, refuse_overlap};
 use super::pytree::Tree;
+use super::spread::{by_columns, joined, of_rows};
 use super::transform::Argnums;
+use crate::array::arguments::is_sparse;
 use crate::convert::arguments::Count;
 use crate::convert::arrays::{Array, Kind, empty};
 use crate::convert::errors::{IntoPython, derived};
@@ -86,7 +88,6 @@ struct Batched<'py> {
 
 /// One array per argument, or one array whose rows are the arguments.
 fn batched<'py>(call: Call<'py>, method: &str) -> PyResult<Batched<'py>> {
-    let py = call.py();
     if call.positional.is_empty() {
         return Err(PyTypeError::new_err(format!("{method}() takes an array whose rows are arguments")));
     }
@@ -97,10 +98,7 @@ fn batched<'py>(call: Call<'py>, method: &str) -> PyResult<Batched<'py>> {
     if arrays.iter().any(|array| array.shape().first() != Some(&n_rows)) {
         return Err(PyValueError::new_err(format!("{method}() takes arrays with equally many rows")));
     }
-    let body = call.with(|state| state.body.clone_ref(py))?;
-    let n_parameters = || body.bind(py).getattr("__code__")?.getattr("co_argcount")?.extract::<usize>();
-    let n_parameters = n_parameters().unwrap_or(arrays.len());
-    let spread = arrays.len() == 1 && n_parameters > 1 && arrays[0].shape().len() == 2;
+    let spread = of_rows(&call, method)?.is_some();
     let (mut all, mut shapes, mut kinds, mut items) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for array in &arrays {
         let (columns, shape) = columns(array);
@@ -253,7 +251,10 @@ fn values<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let (threads, out) = (threads(&mut call)?, call.take("out"));
     if is_of_arrays(&call)? {
-        return mapped_arrays(&call, "map", out);
+        return match of_rows(&call, "map")? {
+            Some(n) => mapped_arrays(&by_columns(call, n)?, "map", out),
+            None => mapped_arrays(&call, "map", out),
+        };
     }
     let mut batched = batched(call, "map")?;
     if batched.n_rows == 0 {
@@ -276,7 +277,7 @@ fn values<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     Ok(object)
 }
 
-/// Whether rows of the arguments are arrays of several dimensions, or of integers.
+/// Whether rows of the arguments are arrays of several dimensions, or sparse.
 fn is_of_arrays(call: &Call<'_>) -> PyResult<bool> {
     if super::array_calls::is_meant(call)? {
         return Ok(true);
@@ -285,7 +286,12 @@ fn is_of_arrays(call: &Call<'_>) -> PyResult<bool> {
         let array = Array::of(object).filter(|array| array.shape().len() > 2);
         array.is_some() || object.is_instance_of::<crate::array::array::PyArray>()
     };
-    Ok(call.positional.iter().any(is_one))
+    for object in &call.positional {
+        if is_one(object) || is_sparse(object)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A method over rows of arrays: `vmap` over the first axis of all arguments.
@@ -307,7 +313,13 @@ fn values_and_gradients<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>>
     let py = call.py();
     let (threads, out) = (threads(&mut call)?, call.take("out"));
     if is_of_arrays(&call)? {
-        return mapped_arrays(&call, "map_value_and_grad", out);
+        let name = "map_value_and_grad";
+        return match of_rows(&call, name)? {
+            Some(n) => {
+                joined(&mapped_arrays(&by_columns(call, n)?, name, None)?, out.as_ref().filter(|out| !out.is_none()))
+            }
+            None => mapped_arrays(&call, name, out),
+        };
     }
     let mut batched = batched(call, "map_value_and_grad")?;
     let n = batched.n_rows;

@@ -46,6 +46,7 @@ mod pytree;
 mod record;
 mod search;
 mod sparse;
+mod spread;
 mod state;
 mod states;
 mod transform;

@@ -16,6 +16,7 @@ use super::keywords::unexpected;
 use super::object::{Call, FunctionObject, grad, method, value_and_grad, vectorcall};
 use super::state::{FunctionState, Options};
 use super::states;
+use crate::convert::arguments::DtypeName;
 use crate::convert::entry::{caught, entered, raise_python, visited};
 use crate::convert::errors::if_any;
 use crate::convert::gc::HoldsObjects;
@@ -44,9 +45,9 @@ impl Default for Options {
 
 fn options(named: &mut Call<'_>) -> PyResult<Options> {
     let text = |x: Option<Bound<'_, PyAny>>| x.map(|x| x.extract::<String>()).transpose();
-    let dtype = text(named.take("dtype"))?;
+    let dtype = named.take("dtype").map(|dtype| dtype.extract::<DtypeName>()).transpose()?;
     let has_dtype = dtype.is_some();
-    let dtype = match dtype.as_deref() {
+    let dtype = match dtype.as_ref().map(DtypeName::name) {
         None | Some("float64") => burtorch_core::DType::Float64,
         Some("float32") => burtorch_core::DType::Float32,
         Some(other) => {

@@ -483,7 +483,7 @@ fn is_bool(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// The name of a type, and of the elements if it is an array.
-fn described(object: &Bound<'_, PyAny>) -> PyResult<String> {
+pub fn described(object: &Bound<'_, PyAny>) -> PyResult<String> {
     let dtype = if_any(object.py(), object.getattr("dtype"))?;
     Ok(type_name(object) + &dtype.map_or_else(String::new, |dtype| format!(" of {}", text_of(&dtype))))
 }

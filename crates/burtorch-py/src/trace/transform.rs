@@ -13,14 +13,13 @@ use pyo3::types::{PyDict, PyTuple};
 use super::array_path::Returned;
 use super::control::Control;
 use super::nest::Nest;
-use super::pytree::{holds_values, is_of_graph};
+use super::pytree::{described, holds_values, is_of_graph};
 use super::transform_rules::checkpoint;
 use crate::array::append::{append_call, innermost};
 use crate::array::arguments::Given;
 use crate::array::array::PyArray;
 use crate::array::trace::{Active, ArrayTrace, Source, current};
 use crate::convert::arrays::Kind;
-use crate::convert::buffer::type_name;
 use crate::convert::errors::{derived, if_any, instead};
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
 use crate::convert::refusals::{is_tracing, needs_arrays, not_in_a_trace};
@@ -166,7 +165,7 @@ impl<'py> Arguments<'py> {
                 }
                 None if holds_values(leaf)? => return Err(needs_arrays(py, &format!("{name}()"))),
                 None => {
-                    let found = type_name(leaf);
+                    let found = described(leaf)?;
                     let message =
                         format!("{name}() takes numbers and arrays, or lists, tuples and dicts of them, found {found}");
                     return Err(derived(py, "TraceError", message));

@@ -283,6 +283,12 @@ fn read_into<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str, d
     if is_buffer(object) {
         return read_buffer(object, out, what);
     }
+    if depth == 0 && !object.is_instance_of::<PyList>() && object.hasattr(pyo3::intern!(object.py(), "tocsr"))? {
+        let found = type_name(object);
+        return Err(PyTypeError::new_err(format!(
+            "{what} of this oracle are dense or in the CSR format, found {found}"
+        )));
+    }
     if depth == MAX_DIMS {
         return Err(PyValueError::new_err(format!("{what} have more than two dimensions")));
     }
