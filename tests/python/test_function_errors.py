@@ -169,7 +169,12 @@ def test_argnums_that_are_no_numbers():
 @pytest.mark.parametrize("call", [bt.function, bt.grad, bt.vmap], ids=["function", "grad", "vmap"])
 def test_arrays_of_other_elements_are_named_with_their_dtype(call):
     f = call(lambda x: bt.cond(x[0] > 0, lambda: x.sum(), lambda: x.sum()))
-    for wrong in (np.array([None, 1.0]), np.array([1j, 2.0]), np.array(["a"]), np.array(["2020-01-01"], "datetime64[D]")):
+    for wrong in (
+        np.array([None, 1.0]),
+        np.array([1j, 2.0]),
+        np.array(["a"]),
+        np.array(["2020-01-01"], "datetime64[D]"),
+    ):
         with pytest.raises((TypeError, bt.TraceError), match=rf"found ndarray of {re.escape(str(wrong.dtype))}"):
             f(wrong)
 

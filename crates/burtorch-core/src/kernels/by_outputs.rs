@@ -4,7 +4,6 @@
 //! allocation. Does not know what is computed.
 
 use std::ops::Range;
-use std::sync::PoisonError;
 
 use super::product::WORTH_A_THREAD;
 use crate::sync::{self, Mutex};
@@ -54,7 +53,7 @@ pub(super) fn by_outputs<E: Send>(
         }))
     });
     sync::run(n_parts, n_out.div_ceil(step), &|k| {
-        if let Some(part) = parts[k].lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(part) = parts[k].lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take() {
             compute(part);
         }
     });

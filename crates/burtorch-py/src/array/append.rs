@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use super::array::PyArray;
 use super::eager::{current_graph, home_of};
+use super::lifted::lifted_operands;
 use super::operands::{Operand, are_integers};
 use super::trace::{ArrayTrace, around_loops, current, inside_body};
 use super::trial::count_single;
@@ -93,7 +94,12 @@ fn append_in<'py>(
     build: Build<'_>,
 ) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
     let read = operands.iter().map(|object| Operand::of(object, trace.get().dtype()));
-    let Some(mut read) = read.collect::<PyResult<Option<Vec<_>>>>()? else { return Ok(None) };
+    let Some(mut read) = read.collect::<PyResult<Option<Vec<_>>>>()? else {
+        return match lifted_operands(trace, operands)? {
+            Some(all) => append_in(trace, &all, build),
+            None => Ok(None),
+        };
+    };
     // Bodies of loops do not read Parameters: they capture them from around the loops.
     for (operand, object) in read.iter_mut().zip(operands) {
         if let Operand::Param(..) = operand

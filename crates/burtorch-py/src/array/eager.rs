@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 
 use super::append::Build;
 use super::array::PyArray;
+use super::lifted::hand_on;
 use super::numpy::NO_NUMBERS;
 use super::operands::{Operand, are_integers, check_dtype};
 use super::trace::{ArrayTrace, Eager};
@@ -171,6 +172,7 @@ impl Eager {
         let _in_use = self.alone(py)?;
         let swept = self.with_parameters(py, true, |numbers| asked(|| self.tape.backward(root, seed, numbers)))?;
         let swept = swept.or_raise(py)?;
+        hand_on(py, &swept)?;
         let mut sets: Vec<Py<PyParameters>> = Vec::new();
         let mut places = Vec::with_capacity(swept.parameters.len());
         for of in &swept.parameters {

@@ -11,6 +11,7 @@ pub mod functions;
 pub mod guard;
 mod handed;
 pub mod index;
+mod lifted;
 mod methods;
 mod numpy;
 pub mod of_graph;

@@ -11,6 +11,7 @@ use super::array::PyArray;
 use super::eager::{current_graph, floats, home_of};
 use super::functions::array_stack;
 use super::guard;
+use super::lifted::lifted;
 use super::methods::of;
 use super::numpy::NO_NUMBERS;
 use super::operands::{Operand, refuse_values};
@@ -235,6 +236,9 @@ impl PyGraph {
                 return made.ok_or_else(|| error_here(py, NO_NUMBERS));
             }
             None => {
+                if let Some(array) = lifted(&home, data)? {
+                    return Ok(array);
+                }
                 refuse_values(std::slice::from_ref(data))?;
                 if has_dtype(&plain)? {
                     Array::converted(&plain)?;

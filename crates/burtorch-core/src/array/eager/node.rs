@@ -58,6 +58,8 @@ pub(super) struct Node {
     pub(super) types: Vec<Type>,
     /// Whether its floats have gradients.
     pub(super) moves: bool,
+    /// Of given numbers: the caller's object that gets their gradient.
+    pub(super) source: Option<Keep>,
     handles: AtomicUsize,
     /// How many reverse passes read its results.
     pub(super) readers: AtomicUsize,
@@ -76,6 +78,7 @@ impl Node {
             saved: Vec::new(),
             types,
             moves,
+            source: None,
             handles: AtomicUsize::new(0),
             readers: AtomicUsize::new(0),
             state: Mutex::new(State { values, ..State::default() }),
@@ -99,7 +102,7 @@ impl Node {
 
     /// Whether sweeps add to its gradient.
     pub(super) fn is_leaf(&self) -> bool {
-        self.moves && self.kernel.is_none()
+        self.moves && self.kernel.is_none() && self.source.is_none()
     }
 }
 

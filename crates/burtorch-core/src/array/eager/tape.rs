@@ -48,6 +48,18 @@ pub struct Swept {
     pub parameters: Vec<OfParameters>,
 }
 
+impl Swept {
+    /// Calls `take` with each object that [`Tape::lifted`] was given and that was reached, and its gradient, in which -0.0 stands for
+    /// unreached.
+    pub fn for_each_lifted(&self, take: &mut dyn FnMut(&Keep, &Data)) {
+        for node in &self.leaves {
+            if let (Some(source), Some(Some(Adjoint { data, .. }))) = (&node.source, node.state().adjoints.first()) {
+                take(source, data);
+            }
+        }
+    }
+}
+
 /// Arrays of a graph. See the module's documentation.
 pub struct Tape {
     number: usize,
@@ -129,8 +141,8 @@ impl Tape {
         gone.get(at).is_some_and(|&(start, _)| start <= order)
     }
 
-    /// Numbers as an array, which has a gradient if it is asked for and they are floats.
-    pub fn leaf(&self, dims: Dims, data: Data, moves: bool) -> Result<Handle> {
+    /// A node of given numbers.
+    fn given(&self, dims: Dims, data: Data) -> Result<Node> {
         let element = match data {
             Data::F64(_) | Data::F32(_) => Element::Float,
             Data::Int(_) => Element::Int,
@@ -139,8 +151,15 @@ impl Tape {
         if data.len() != dims.size() {
             return Err(bad("numbers of an array", dims.size().to_string(), data.len().to_string()));
         }
-        let moves = moves && element == Element::Float;
-        let node = Arc::new(Node::new(self.number, self.order(), vec![Type { dims, element }], vec![data], moves));
+        Ok(Node::new(self.number, self.order(), vec![Type { dims, element }], vec![data], false))
+    }
+
+    /// Numbers as an array, which has a gradient if it is asked for and they are floats.
+    pub fn leaf(&self, dims: Dims, data: Data, moves: bool) -> Result<Handle> {
+        let mut node = self.given(dims, data)?;
+        let moves = moves && node.types[0].element == Element::Float;
+        node.moves = moves;
+        let node = Arc::new(node);
         if moves {
             let mut leaves = lock(&self.leaves);
             if leaves.len() == leaves.capacity() {
@@ -150,6 +169,14 @@ impl Tape {
             leaves.push(Arc::downgrade(&node));
         }
         Ok(Handle::new(&node, 0))
+    }
+
+    /// The floats of the caller's object, to which sweeps hand on their gradient.
+    pub fn lifted(&self, dims: Dims, data: Data, source: Keep) -> Result<Handle> {
+        let mut node = self.given(dims, data)?;
+        node.moves = true;
+        node.source = Some(source);
+        Ok(Handle::new(&Arc::new(node), 0))
     }
 
     /// Evaluates a program of these operands and of parameters, which `keeps` keep alive. `records` where gradients may be asked
@@ -243,7 +270,7 @@ impl Tape {
     /// Adds what a sweep has found to the gradients of leaves.
     pub fn add(&self, swept: &Swept) -> Result<()> {
         let mut sums = list_for(swept.leaves.len(), "gradients")?;
-        for leaf in &swept.leaves {
+        for leaf in swept.leaves.iter().filter(|leaf| leaf.is_leaf()) {
             let state = leaf.state();
             let Some(Some(Adjoint { data, .. })) = state.adjoints.first() else { continue };
             sums.push((leaf, sum(state.grad.as_ref(), data)?));
