@@ -171,8 +171,10 @@ OF_VECTORS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def function_of_vectors(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+def function_of_vectors(called: Any, types: Any, operands: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """The result of ``Vector.__array_function__``."""
+    if Array in types:
+        return NotImplemented
     name = named(called)
     if name in REDUCTIONS_OF_VECTORS:
         x, *rest = operands

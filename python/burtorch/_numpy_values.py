@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burtorch._core import Value
+from burtorch._core import Array, Value
 from burtorch._where import clamp, where
 
 TYPE_CHECKING = False  # as in the package
@@ -65,8 +65,10 @@ def loses_gradient(found: Any) -> bool:
     return isinstance(found, (float, complex)) if kind is None else kind in "fc"
 
 
-def function_of_values(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+def function_of_values(called: Any, types: Any, operands: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """The result of ``Value.__array_function__``; other functions treat a Value as an object."""
+    if Array in types:
+        return NotImplemented
     name = called.__name__
     if name in OURS and operands and isinstance(operands[0], Value) and keywords.get("out") is None:
         return OURS[name](*operands, **keywords)

@@ -276,15 +276,22 @@ def test_arrays_of_two_graphs_do_not_mix():
 
 
 @pytest.mark.parametrize("made", [lambda g: g.value(2.0), lambda g: g.vector([1.0, 2.0])])
-def test_values_do_not_mix_with_arrays(made):
-    graph = bt.Graph()
+def test_values_are_arrays_beside_arrays_of_their_graph(made):
+    graph, other = bt.Graph(), bt.Graph()
     x, v = graph.array([1.0, 2.0]), made(graph)
-    for use in (lambda: x * v, lambda: v * x, lambda: x @ v, lambda: v - x, lambda: np.add(x, v), lambda: x < v):
-        with pytest.raises(TypeError, match=r"graph\.array"):
+    for use in (lambda: x * v, lambda: v * x, lambda: v - x, lambda: np.add(x, v), lambda: x < v):
+        assert isinstance(use(), bt.Array)
+    assert isinstance(graph.array(v), bt.Array)
+    w = made(other)
+    for use in (lambda: x * w, lambda: w * x, lambda: x @ w, lambda: w - x, lambda: np.add(x, w), lambda: x < w):
+        with pytest.raises((TypeError, bt.GraphMismatchError), match="graph"):
             use()
-    assert (v * 2).data is not None
-    with pytest.raises(TypeError, match=r"graph\.array"):
-        graph.array(v)
+    with pytest.raises((TypeError, bt.GraphMismatchError), match="graph"):
+        graph.array(w)
+
+
+def test_what_is_no_array():
+    graph = bt.Graph()
     for wrong in ("1", None, 1j, [[1.0], [1.0, 2.0]], ["a"], np.array(["a"]), object()):
         with pytest.raises((TypeError, ValueError)):
             graph.array(wrong)

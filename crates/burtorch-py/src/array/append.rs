@@ -96,7 +96,7 @@ fn append_in<'py>(
     let read = operands.iter().map(|object| Operand::of(object, trace.get().dtype()));
     let Some(mut read) = read.collect::<PyResult<Option<Vec<_>>>>()? else {
         return match lifted_operands(trace, operands)? {
-            Some(all) => append_in(trace, &all, build),
+            Some((home, all)) => append_in(&home, &all, build),
             None => Ok(None),
         };
     };

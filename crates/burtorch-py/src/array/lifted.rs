@@ -9,10 +9,11 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyType};
 
 use super::array::PyArray;
-use super::eager::floats;
-use super::trace::ArrayTrace;
+use super::eager::{floats, home_of};
+use super::trace::{ArrayTrace, current};
 use crate::convert::arrays::Array;
 use crate::convert::errors::IntoPython;
+use crate::convert::refusals::is_tracing;
 use crate::graph::{PyGraph, wants_no_grad};
 
 /// Whether an object is a Value, and whether a Vector.
@@ -30,11 +31,8 @@ pub(super) fn lifted<'py>(
 ) -> PyResult<Option<Bound<'py, PyArray>>> {
     let (py, [is_value, is_vector]) = (home.py(), kind_of(object)?);
     let Some(eager) = home.get().eager().filter(|_| is_value || is_vector) else { return Ok(None) };
-    let graph = object.getattr(pyo3::intern!(py, "graph"))?;
-    let is_at_home = graph
-        .cast::<PyGraph>()
-        .is_ok_and(|graph| graph.get().arrays.get(py).is_some_and(|arrays| arrays.home.is(home)));
-    if !is_at_home {
+    let graph = graph_of(object)?;
+    if !graph.get().arrays.get(py).is_some_and(|arrays| arrays.home.is(home)) {
         return Ok(None);
     }
     let data = object.getattr(pyo3::intern!(py, "data"))?;
@@ -53,24 +51,36 @@ pub(super) fn lifted<'py>(
     PyArray::of_graph(home, made.or_raise(py)?).map(Some)
 }
 
-/// Operands with Arrays for Values and Vectors, beside an Array of their graph; `None` if one of them is neither.
+fn graph_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyGraph>> {
+    Ok(object.getattr(pyo3::intern!(object.py(), "graph"))?.cast_into()?)
+}
+
+/// Operands with Arrays for Values and Vectors, and the owner of their Arrays: that of Arrays among them, if there are any.
+/// `None` if there are no Values, or they are of another graph or of a trace.
 pub(super) fn lifted_operands<'py>(
-    home: &Bound<'py, ArrayTrace>,
+    trace: &Bound<'py, ArrayTrace>,
     operands: &[Bound<'py, PyAny>],
-) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
-    if home.get().eager().is_none() || !operands.iter().any(|object| object.is_instance_of::<PyArray>()) {
+) -> PyResult<Option<(Bound<'py, ArrayTrace>, Vec<Bound<'py, PyAny>>)>> {
+    let py = trace.py();
+    if trace.get().eager().is_none() || is_tracing() || current(py).is_some() {
         return Ok(None);
     }
+    let kinds = operands.iter().map(kind_of).collect::<PyResult<Vec<_>>>()?;
+    let Some(first) = kinds.iter().position(|kind| kind.contains(&true)) else { return Ok(None) };
+    let home = match operands.iter().any(|object| object.is_instance_of::<PyArray>()) {
+        true => trace.clone(),
+        false => home_of(&graph_of(&operands[first])?)?,
+    };
     let mut all = Vec::with_capacity(operands.len());
-    for object in operands {
-        if kind_of(object)?.contains(&true) {
-            let Some(array) = lifted(home, object)? else { return Ok(None) };
+    for (object, kind) in operands.iter().zip(kinds) {
+        if kind.contains(&true) {
+            let Some(array) = lifted(&home, object)? else { return Ok(None) };
             all.push(array.into_any());
         } else {
             all.push(object.clone());
         }
     }
-    Ok(Some(all))
+    Ok(Some((home, all)))
 }
 
 /// Adds the gradients that a pass over Arrays has found for Values and Vectors to what these depend on.
@@ -106,7 +116,7 @@ pub(super) fn hand_on(py: Python<'_>, swept: &Swept) -> PyResult<()> {
     if nodes.is_empty() {
         return Ok(());
     }
-    let graph = found[0].0.bind(py).getattr(pyo3::intern!(py, "graph"))?;
+    let graph = graph_of(found[0].0.bind(py))?;
     let mark = graph.call_method0(pyo3::intern!(py, "mark"))?;
     let of_values = py.import("burtorch._core")?;
     let root = of_values.call_method1(pyo3::intern!(py, "inner_product"), (nodes, seeds));

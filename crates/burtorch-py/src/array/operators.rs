@@ -13,7 +13,6 @@ use pyo3::types::{PyBool, PyTuple};
 use super::append::append_of;
 use super::array::PyArray;
 use super::operands::{is_bool, refuse_values};
-use super::trial;
 use crate::convert::errors::if_any;
 use crate::convert::numbers::number_of;
 
@@ -272,10 +271,6 @@ impl PyArray {
     }
 
     fn __richcmp__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>, how: CompareOp) -> PyResult<Any<'py>> {
-        // Vectors are equal if they are the same object.
-        if matches!(how, CompareOp::Eq | CompareOp::Ne) && slf.get().type_of().dims.rank() > 0 {
-            trial::refuse(slf.py())?;
-        }
         compared(slf.as_any(), other, how)
     }
 }

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple};
 
 use super::vector;
+use crate::array::eager::{current_graph, home_of};
 use crate::array::functions::{any_array, array_of, array_of_tensor};
 use crate::array::index::item;
 use crate::convert::errors::instead;
@@ -35,6 +36,20 @@ pub fn shaped<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Ok(tensor) if tensor.get().n_dims() > 1 => as_array(tensor),
         _ => Ok(x.clone()),
     }
+}
+
+/// Whether an elementwise operation on these is one of Arrays: because one is an Array, or a Tensor of several dimensions, whose
+/// shape the result has. Graphs without Arrays give a Vector of all numbers; a trace with Values is repeated with Arrays.
+pub fn is_of_arrays(operands: &[Bound<'_, PyAny>]) -> PyResult<bool> {
+    if any_array(operands) {
+        return Ok(true);
+    }
+    let has_axes = |x: &Bound<'_, PyAny>| x.cast::<PyTensor>().is_ok_and(|tensor| tensor.get().n_dims() > 1);
+    let Some(tensor) = operands.iter().find(|x| has_axes(x)) else { return Ok(false) };
+    if is_tracing() {
+        return Err(needs_arrays(tensor.py(), "a Tensor of several dimensions"));
+    }
+    Ok(home_of(&current_graph(tensor.py())?).is_ok())
 }
 
 #[pymethods]

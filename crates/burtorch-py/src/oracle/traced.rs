@@ -8,7 +8,7 @@ use std::ops::Range;
 use burtorch_core::Total;
 use burtorch_core::array::OverRows;
 use burtorch_core::sync::Stop;
-use pyo3::exceptions::PyIndexError;
+use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyList, PyMemoryView, PySlice, PyTuple};
 
@@ -18,7 +18,7 @@ use crate::array::arguments::is_sparse;
 use crate::array::parts::TakeFloats;
 use crate::array::run::Number;
 use crate::convert::arrays::{Array, Kind};
-use crate::convert::buffer::CallerMemory;
+use crate::convert::buffer::{CallerMemory, type_name};
 use crate::convert::errors::{derived, if_any, is_final};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::{failed_twice, quietly, text_of};
@@ -226,7 +226,14 @@ pub fn with_signs<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>
     if is_rare && let Some(other) = if_any(py, converted(object))?.flatten() {
         return with_signs(&other);
     }
-    let Some(array) = array else { return Ok(object.clone()) };
+    let Some(array) = array else {
+        if object.hasattr(pyo3::intern!(py, "tocsr"))? && !is_sparse(object)? {
+            let found = type_name(object);
+            let message = format!("sparse contexts are read in the CSR format, found {found}; pass x.tocsr()");
+            return Err(PyTypeError::new_err(message));
+        }
+        return Ok(object.clone());
+    };
     let is_below = match (array.kind, array.in_place::<i64>(), array.in_place::<i32>()) {
         (Kind::Signed(_), Some(all), _) => all.iter().any(|&k| k < 0),
         (Kind::Signed(_), _, Some(all)) => all.iter().any(|&k| k < 0),

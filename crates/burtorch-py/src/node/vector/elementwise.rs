@@ -21,7 +21,7 @@ use crate::convert::refusals::{is_tracing, needs_arrays};
 use crate::convert::signals::text_of;
 use crate::graph::interruptible;
 use crate::node::parameter::{PyParameter, value_of};
-use crate::node::tensor_items::shaped;
+use crate::node::tensor_items::{is_of_arrays, shaped};
 use crate::node::value::is_value;
 use crate::params::PyTensor;
 
@@ -68,7 +68,7 @@ impl Symbol {
 /// `x op y` if at least one is a Vector, or an array beside a Value.
 pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    if any_array(&[x.clone(), y.clone()]) {
+    if is_of_arrays(&[x.clone(), y.clone()])? {
         return match symbol {
             Symbol::Power => crate::array::operators::power(x, y),
             _ => crate::array::operators::row(symbol.op(), x, y),
@@ -172,7 +172,7 @@ fn binary<'py>(op: Op, x: &[Operand], y: &[Operand], py: Python<'py>) -> PyResul
 /// A unary op over a Vector or a Tensor, as one block per run.
 pub fn unary<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    if any_array(std::slice::from_ref(x)) {
+    if is_of_arrays(std::slice::from_ref(x))? {
         return of_op(op, std::slice::from_ref(x));
     }
     let operands = Operand::read_all(x)?;
@@ -205,8 +205,10 @@ pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObjec
                 Err(error) => return finish(Err(error)),
             };
         }
-        if any_array(std::slice::from_ref(&x)) {
-            return finish(of_op(op, &[x]));
+        match is_of_arrays(std::slice::from_ref(&x)) {
+            Ok(false) => {}
+            Ok(true) => return finish(of_op(op, &[x])),
+            Err(error) => return finish(Err(error)),
         }
         finish(or_plain(py, &[x], false, |x| match x {
             [x] if is_many(x) => unary(op, x),
@@ -236,7 +238,7 @@ pub fn not_a_vector(op: Op, x: &Bound<'_, PyAny>) -> PyErr {
 pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
     unsafe {
-        with_arguments(arguments, |py, arguments| match any_array(arguments) {
+        with_arguments(arguments, |py, arguments| match is_of_arrays(arguments)? {
             true => of_op(op, arguments),
             false => or_plain(py, arguments, true, |arguments| binary_of(op, arguments)),
         })
@@ -267,15 +269,15 @@ pub unsafe fn with_axis(
             // SAFETY: as above.
             given.push((text_of(&name), unsafe { Bound::from_borrowed_ptr(py, *arguments.add(n + k)) }));
         }
-        let of_arrays = given.iter().any(|(name, _)| name == "axis" || name == "keepdims");
-        let x = match of_arrays && !any_array(std::slice::from_ref(&x)) {
+        let with_axis = given.iter().any(|(name, _)| name == "axis" || name == "keepdims");
+        let x = match with_axis && !any_array(std::slice::from_ref(&x)) {
             true => match shaped(&x) {
                 Ok(x) => x,
                 Err(error) => return Some(finish(Err(error))),
             },
             false => x,
         };
-        let takes = x.is_instance_of::<PyArray>() || of_arrays && numpy::is_array(&x);
+        let takes = x.is_instance_of::<PyArray>() || with_axis && numpy::is_array(&x);
         takes.then(|| finish(crate::array::functions::with_axis(op, &x, &given)))
     })
 }
@@ -329,7 +331,7 @@ pub unsafe fn constant_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mu
     // SAFETY: by the contract of this function.
     unsafe {
         with_arguments(arguments, |py, arguments| match arguments {
-            [x, _] if any_array(std::slice::from_ref(x)) => of_op(op, arguments),
+            [x, _] if is_of_arrays(std::slice::from_ref(x))? => of_op(op, arguments),
             [x, c] => or_plain(py, std::slice::from_ref(x), false, |x| constant_of(op, &[x[0].clone(), c.clone()])),
             _ => constant_of(op, arguments),
         })

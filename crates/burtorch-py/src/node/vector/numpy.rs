@@ -7,13 +7,16 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyTuple};
 
+use super::elementwise::is_many;
 use super::{PyVector, Symbol, finish};
-use crate::array::functions::any_array;
 use crate::convert::buffer::type_name;
 use crate::convert::entry::entered;
-use crate::convert::numbers::has_dtype;
+use crate::convert::numbers::{has_dtype, number_of};
+use crate::convert::refusals::{is_tracing, needs_arrays};
 use crate::convert::signals::quietly;
+use crate::node::tensor_items::is_of_arrays;
 use crate::node::value;
+use crate::params::PyTensor;
 
 /// The end of an error about a NumPy function, if the number may be meant.
 pub const NUMBER_ALONE: &str = ", or float(v) for the number alone";
@@ -103,8 +106,8 @@ pub fn ufunc<'py>(
     let name: String = function.getattr("__name__")?.extract()?;
     let method: String = arguments.get_item(1)?.extract()?;
     let inputs = arguments.get_slice(2, arguments.len());
-    // Tensors in a function that is traced with Arrays.
-    if any_array(&inputs.iter().collect::<Vec<_>>()) {
+    // Tensors with axes, or in a function that is traced with Arrays.
+    if is_of_arrays(&inputs.iter().collect::<Vec<_>>())? {
         return py.import("burtorch._numpy")?.getattr("ufunc_of_parameters")?.call(arguments, keywords);
     }
     let out = output(&name, keywords)?;
@@ -170,6 +173,29 @@ fn compared<'py>(
     function.call1(PyTuple::new(py, inputs.iter().map(|x| data_of(&x)).collect::<PyResult<Vec<_>>>()?)?)
 }
 
+/// A Vector or Tensor compared with another object: a mask of NumPy beside numbers; two of them are equal if they are one object. A
+/// trace with Values is repeated with Arrays.
+pub fn compared_with<'py>(x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>, how: CompareOp) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    // SAFETY: a living object under the GIL.
+    let is_number = unsafe { value::is_value(y.as_ptr()) } || number_of(y)?.is_some();
+    let is_many = is_many(y);
+    if !(is_number || is_many || is_array(y)) {
+        return Ok(py.NotImplemented().into_bound(py));
+    }
+    let is_equality = matches!(how, CompareOp::Eq | CompareOp::Ne);
+    if is_of_arrays(&[x.clone(), y.clone()])? {
+        return crate::array::operators::compared(x, y, how);
+    }
+    if is_tracing() {
+        return Err(needs_arrays(py, "a comparison of a Vector"));
+    }
+    if is_equality && is_many {
+        return Ok(py.NotImplemented().into_bound(py));
+    }
+    data_of(x)?.rich_compare(data_of(y)?, how)
+}
+
 /// The operands of a comparison: the data of Values and Vectors, other objects unchanged.
 fn data_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: a living object under the GIL.
@@ -177,6 +203,8 @@ fn data_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         x.getattr("data")
     } else if x.is_instance_of::<PyVector>() {
         x.py().import("numpy")?.call_method1("asarray", (x.getattr("data")?,))
+    } else if x.is_instance_of::<PyTensor>() {
+        x.py().import("numpy")?.call_method1("asarray", (x,))
     } else {
         Ok(x.clone())
     }

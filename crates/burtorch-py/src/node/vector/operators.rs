@@ -3,6 +3,7 @@
 //! Promises: elementwise with broadcasting of single scalars, `@` as the inner product, in one Python call each.
 
 use burtorch_core::Op;
+use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -66,6 +67,14 @@ macro_rules! operators {
 
             fn __rmatmul__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
                 functions::product(other, slf.as_any())
+            }
+
+            fn __richcmp__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>, how: CompareOp) -> PyResult<Any<'py>> {
+                numpy::compared_with(slf.as_any(), other, how)
+            }
+
+            fn __hash__(slf: &Bound<'_, Self>) -> usize {
+                slf.as_ptr() as usize >> 4
             }
 
             fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Any<'py>> {
