@@ -99,12 +99,17 @@ def function(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict
         raise TypeError(f"{named(called)} takes no out= if an operand is an Array: Arrays are immutable")
     keywords = {key: value for key, value in keywords.items() if key != "out"}
     try:
-        return ours(*operands, **keywords)
+        return ours(*map(as_array, operands), **keywords)
     except (TypeError, AttributeError) as error:
         if isinstance(error, _core.TraceError):
             raise
         text = str(error).replace("<lambda>()", f"{called.__name__}()")
         raise TypeError(f"{named(called)} of Arrays: {text}") from error
+
+
+def as_array(x: Any) -> Any:
+    """A Value or Vector as an Array of its graph; other objects unchanged."""
+    return _core.array_of(x) if isinstance(x, (_core.Value, _core.Vector)) else x
 
 
 ALIASES = {"amax": "max", "amin": "min", "around": "round", "concat": "concatenate", "permute_dims": "transpose"}
@@ -188,4 +193,8 @@ def function_of_vectors(called: Any, types: Any, operands: tuple[Any, ...], keyw
         return OF_VECTORS[name](*operands)
     if name not in FUNCTIONS:
         raise TypeError(f"{name} does not take Vectors or Arrays: {why_not(called)}")
-    raise TypeError(f"{name} does not take Vectors with these arguments; {_array_base.INSTEAD_OF_VECTORS}")
+    try:
+        return function(called, types, tuple(map(as_array, operands)), keywords)
+    except TypeError as error:
+        refused = f"{name} does not take Vectors with these arguments; {_array_base.INSTEAD_OF_VECTORS}"
+        raise TypeError(refused) from error

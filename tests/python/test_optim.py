@@ -121,3 +121,15 @@ def test_an_array_is_not_trained():
         for make in (bt.optim.SGD, bt.optim.Adam, lambda given: bt.optim.clip_grad_norm(given, 1.0)):
             with pytest.raises(TypeError, match=r"found an Array, which is immutable: train a Tensor, params.tensor"):
                 make(given)
+
+
+@pytest.mark.parametrize("make", [bt.optim.Adam, bt.optim.AdamW])
+@pytest.mark.parametrize("beta", [0.9, 0.999, 0.9999, 0.99999, 0.999999])
+def test_float32_rounds_the_shares_of_moments_once(make, beta):
+    """1 - beta is not that of the rounded beta: the first step of any gradient is the learning rate."""
+    params = bt.Parameters(dtype="float32")
+    params.tensor(3, init=0.0)
+    adam = make(params, lr=1.0, betas=(0.9, beta))
+    params.grads[:] = [1.0, -3.0, 1e-3]
+    adam.step()
+    np.testing.assert_allclose(params.values, [-1.0, 1.0, -1.0 / (1 + 1e-5)], rtol=3e-7)

@@ -5,7 +5,6 @@
 
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, columns, leveled};
-use crate::simd::Real;
 
 /// The constants of a step of gradient descent with momentum.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,26 +19,23 @@ pub struct Momentum<E> {
     pub weight_decay: E,
 }
 
-/// The constants of a step of Adam.
+/// The constants of a step of Adam, each rounded once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adam<E> {
-    /// Learning rate.
-    pub lr: E,
-    /// The share of the first moment that is kept.
-    pub beta1: E,
-    /// The share of the second moment that is kept.
-    pub beta2: E,
+    /// Learning rate over `1 - beta1^t` of step t = 1, 2, ...
+    pub rate: E,
+    /// The share of the first moment that is kept, and that of the gradient in it.
+    pub first: [E; 2],
+    /// The same of the second moment.
+    pub second: [E; 2],
+    /// `1 - beta2^t`.
+    pub correction: E,
     /// Added to the root of the second moment.
     pub eps: E,
-    /// The multiple of x that is added to the gradient (Adam), or subtracted from x directly, times lr (`decoupled`,
-    /// AdamW).
-    pub weight_decay: E,
-    /// Whether weight decay bypasses the moments.
-    pub decoupled: bool,
-    /// `1 - beta1^t` of step t = 1, 2, ...
-    pub correction1: E,
-    /// `1 - beta2^t`.
-    pub correction2: E,
+    /// The multiple of x that is added to the gradient (Adam).
+    pub added: E,
+    /// The share of x that is kept (AdamW).
+    pub kept: E,
 }
 
 leveled! {
@@ -54,7 +50,7 @@ leveled! {
     pub fn sgd_momentum_update<E>(step: &Momentum<E>, g: &[E], velocity: &mut [E], x: &mut [E])
         = sgd_momentum_at;
 
-    /// `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g^2`, then `x -= lr * (m / c1) / (sqrt(v / c2) + eps)`.
+    /// `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g^2`, then `x -= rate * m / (sqrt(v / c) + eps)`.
     pub fn adam_update<E>(step: &Adam<E>, g: &[E], m: &mut [E], v: &mut [E], x: &mut [E]) = adam_at;
 }
 
@@ -141,21 +137,17 @@ unsafe fn adam_step<V: Pack, T: Target>(
     v: &mut [V::Elem],
     x: &mut [V::Elem],
 ) {
-    let (one, zero) = (V::Elem::of(1.0), V::Elem::of(0.0));
-    let (added, kept) =
-        if step.decoupled { (zero, one - step.lr * step.weight_decay) } else { (step.weight_decay, one) };
     // SAFETY: as the caller promises.
     unsafe {
         let before = V::read(x, j);
-        let g = T::mul_add(V::splat(added), before, V::read(g, j));
-        let first = T::mul_add(V::splat(step.beta1), V::read(m, j), V::splat(one - step.beta1) * g);
-        let square = V::splat(one - step.beta2) * g * g;
-        let second = T::mul_add(V::splat(step.beta2), V::read(v, j), square);
+        let g = T::mul_add(V::splat(step.added), before, V::read(g, j));
+        let first = T::mul_add(V::splat(step.first[0]), V::read(m, j), V::splat(step.first[1]) * g);
+        let square = V::splat(step.second[1]) * g * g;
+        let second = T::mul_add(V::splat(step.second[0]), V::read(v, j), square);
         first.write(m, j);
         second.write(v, j);
-        let root = (second / V::splat(step.correction2)).sqrt() + V::splat(step.eps);
+        let root = (second / V::splat(step.correction)).sqrt() + V::splat(step.eps);
         let change = first / root;
-        let rate = V::splat(-step.lr / step.correction1);
-        T::mul_add(rate, change, before * V::splat(kept)).write(x, j);
+        T::mul_add(V::splat(-step.rate), change, before * V::splat(step.kept)).write(x, j);
     }
 }

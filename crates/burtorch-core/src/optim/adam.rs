@@ -104,16 +104,17 @@ impl<E: Float> Adam<E> {
         self.make_moments(params, numbers)?;
         self.n_steps += 1;
         let AdamRates { lr, betas: (beta1, beta2), eps, weight_decay, decoupled } = self.rates;
-        let correction = |beta: f64| E::lit(1.0 - beta.powf(self.n_steps as f64));
+        let correction = |beta: f64| 1.0 - beta.powf(self.n_steps as f64);
+        let shares = |beta: f64| [E::lit(beta), E::lit(1.0 - beta)];
+        let (added, kept) = if decoupled { (0.0, 1.0 - lr * weight_decay) } else { (weight_decay, 1.0) };
         let rule = kernels::Adam {
-            lr: E::lit(lr),
-            beta1: E::lit(beta1),
-            beta2: E::lit(beta2),
+            rate: E::lit(lr / correction(beta1)),
+            first: shares(beta1),
+            second: shares(beta2),
+            correction: E::lit(correction(beta2)),
             eps: E::lit(eps),
-            weight_decay: E::lit(weight_decay),
-            decoupled,
-            correction1: correction(beta1),
-            correction2: correction(beta2),
+            added: E::lit(added),
+            kept: E::lit(kept),
         };
         params.for_each_selected_mut(numbers, |places, x, g| {
             adam_update(&rule, g, &mut self.first[places.clone()], &mut self.second[places], x);

@@ -61,6 +61,17 @@ pub(super) fn floats(numbers: Vec<f64>, dtype: DType) -> Data {
     }
 }
 
+/// Floats as an Array of a graph without a gradient.
+pub fn constant<'py>(home: &Bound<'py, ArrayTrace>, dims: Dims, data: Data) -> PyResult<Bound<'py, PyArray>> {
+    let py = home.py();
+    let Some(eager) = home.get().eager() else { return Err(error_here(py, NO_NUMBERS)) };
+    let data = match data {
+        Data::F64(x) => floats(x, eager.tape.dtype()),
+        other => other,
+    };
+    PyArray::of_graph(home, eager.tape.leaf(dims, data, false).or_raise(py)?)
+}
+
 impl Eager {
     /// Refuses an Array removed by a rewind.
     pub(super) fn check(&self, py: Python<'_>, handle: &Handle) -> PyResult<()> {

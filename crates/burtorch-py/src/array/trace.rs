@@ -354,6 +354,11 @@ impl ArrayTrace {
         }
     }
 
+    /// Whether it is a graph that records what gradients need.
+    pub fn records(&self) -> bool {
+        self.eager().is_some_and(|eager| eager.tape.records())
+    }
+
     /// The record of how its Arrays were computed, if they are those of a graph.
     pub(super) fn eager(&self) -> Option<&Eager> {
         if let Source::Graph(eager) = &self.source { Some(eager) } else { None }

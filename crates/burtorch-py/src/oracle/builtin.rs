@@ -319,7 +319,7 @@ fn compute<E: LaneFloat + Fill>(
         Request::All(want) => (batch, want),
         Request::Sample(k, want) => {
             let want = match want {
-                WantSample::Gradient(out) => Want::Gradient(None, out, false),
+                WantSample::Gradient(out) | WantSample::Row(out) => Want::Gradient(None, out, false),
                 WantSample::Largest(largest) => Want::Largest(None, largest),
             };
             (batch.sample(k).ok_or(Error::EmptyReduction { op: "the loss" })?, want)

@@ -18,6 +18,7 @@ use pyo3::prelude::*;
 use super::engine::{Engine, Want, WantSample, WantUntil};
 use super::kernel_parameters::{KernelParameters, in_params};
 use super::parts::largest_of;
+use super::samples::between_samples;
 use super::traced::{Traced, with_signs};
 use crate::compress::AnyLargest;
 use crate::convert::buffer::{CallerMemory, read_either, type_name};
@@ -309,8 +310,8 @@ impl CallableEngine {
             )),
             Want::Norms(norms) => {
                 for k in 0..self.traced.n_given(py).unwrap_or_else(|| self.n_samples()) {
-                    check_signals(py)?;
-                    self.sample(py, k, WantSample::Gradient(None))?;
+                    between_samples(py)?;
+                    self.sample(py, k, WantSample::Row(None))?;
                     norms.push(self.in_params(py, |params| params.grad_norm())?);
                 }
                 Ok(0.0)
@@ -510,6 +511,10 @@ impl Engine for CallableEngine {
         let mut pass = match want {
             WantSample::Largest(largest) => Pass::Largest(largest),
             WantSample::Gradient(out) => Pass::Gradient(1.0, out),
+            WantSample::Row(mut out) => match self.row(py, k, out.as_mut())? {
+                Some(loss) => return Ok(loss),
+                None => Pass::Gradient(1.0, out),
+            },
         };
         if let Some(loss) = self.traced_sample(py, k, &mut pass)? {
             return Ok(loss);

@@ -47,6 +47,8 @@ pub enum Loss {
 pub enum WantSample<'a> {
     /// Its gradient, in this memory if given.
     Gradient(Option<CallerMemory>),
+    /// The same; the parameters do not change until that of the next sample.
+    Row(Option<CallerMemory>),
     /// The largest numbers of its gradient.
     Largest(&'a mut AnyLargest),
 }

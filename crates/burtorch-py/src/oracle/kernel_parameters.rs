@@ -2,9 +2,11 @@
 //!
 //! Promises: memory of the caller is checked before it is written to. Knows nothing of callables.
 
+use std::ops::Range;
+
 use burtorch_core::kernels::{sgd_update, sum_squares};
 use burtorch_core::params::WantedSet;
-use burtorch_core::{Error, LaneFloat, Parameters};
+use burtorch_core::{Error, Float, LaneFloat, Parameters};
 use pyo3::prelude::*;
 
 use super::engine::check_apart;
@@ -38,6 +40,10 @@ pub(super) fn in_params<R>(
 pub trait KernelParameters {
     /// Overwrites the gradients, or those in `out`, with those of a program; returns its loss.
     fn write(&mut self, path: &ArrayPath, out: Option<&mut CallerMemory>) -> burtorch_core::Result<f64>;
+    /// Writes the gradients of several samples that a program has computed; returns their losses.
+    fn write_rows(&self, path: &ArrayPath, rows: &mut CallerMemory) -> burtorch_core::Result<Vec<f64>>;
+    /// Overwrites the gradients, or those in `out`, with row `k`.
+    fn take_row(&mut self, rows: &CallerMemory, k: usize, out: Option<&mut CallerMemory>) -> burtorch_core::Result<()>;
     /// Refuses a point or memory of another length, or memory in use.
     fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()>;
     /// Refuses arguments that do not fit a gradient of some parameters; returns the number of parameters.
@@ -63,29 +69,63 @@ pub trait KernelParameters {
     fn grad_norm(&self) -> burtorch_core::Result<f64>;
 }
 
+/// The ranges that are trained.
+fn trained<E: Float>(params: &Parameters<'_, E>) -> Vec<Range<usize>> {
+    let mut trained = Vec::new();
+    params.for_each_trainable(|range| trained.push(range));
+    trained
+}
+
+/// Writes a gradient, with 0 for frozen numbers.
+fn write_trained<E: Float>(trained: &[Range<usize>], gradient: &[E], to: &mut [E]) -> burtorch_core::Result<()> {
+    if gradient.len() != to.len() {
+        return Err(Error::LengthMismatch { op: "a gradient", left: to.len(), right: gradient.len() });
+    }
+    let mut at = 0;
+    for range in trained {
+        to[at..range.start].fill(E::from_f64(0.0));
+        to[range.clone()].copy_from_slice(&gradient[range.clone()]);
+        at = range.end;
+    }
+    to[at..].fill(E::from_f64(0.0));
+    Ok(())
+}
+
 impl<E: LaneFloat + Number> KernelParameters for Parameters<'static, E> {
     fn write(&mut self, path: &ArrayPath, out: Option<&mut CallerMemory>) -> burtorch_core::Result<f64> {
         let (Some([loss]), Some(gradient)) = (path.floats::<E>(0), path.floats::<E>(1)) else {
             return Err(Error::MissingParameters);
         };
-        let n = self.len();
-        let mut trained = Vec::new();
-        self.for_each_trainable(|range| trained.push(range));
+        let trained = trained(self);
         let to = match out {
             Some(out) => out.slice_mut(),
             None => self.grads_mut(),
         };
-        if gradient.len() != n || to.len() != n {
-            return Err(Error::LengthMismatch { op: "a gradient", left: n, right: gradient.len() });
-        }
-        let mut at = 0;
-        for range in trained {
-            to[at..range.start].fill(E::from_f64(0.0));
-            to[range.clone()].copy_from_slice(&gradient[range.clone()]);
-            at = range.end;
-        }
-        to[at..].fill(E::from_f64(0.0));
+        write_trained(&trained, gradient, to)?;
         Ok(loss.to_f64())
+    }
+
+    fn write_rows(&self, path: &ArrayPath, rows: &mut CallerMemory) -> burtorch_core::Result<Vec<f64>> {
+        let (Some(losses), Some(gradients)) = (path.floats::<E>(0), path.floats::<E>(1)) else {
+            return Err(Error::MissingParameters);
+        };
+        let (trained, n) = (trained(self), self.len());
+        if gradients.len() != losses.len() * n {
+            return Err(Error::LengthMismatch { op: "gradients", left: losses.len() * n, right: gradients.len() });
+        }
+        let rows = rows.slice_mut::<E>().chunks_exact_mut(n).zip(gradients.chunks_exact(n));
+        rows.into_iter().try_for_each(|(to, gradient)| write_trained(&trained, gradient, to))?;
+        Ok(losses.iter().map(|x| x.to_f64()).collect())
+    }
+
+    fn take_row(&mut self, rows: &CallerMemory, k: usize, out: Option<&mut CallerMemory>) -> burtorch_core::Result<()> {
+        let n = self.len();
+        let to = match out {
+            Some(out) => out.slice_mut(),
+            None => self.grads_mut(),
+        };
+        to.copy_from_slice(&rows.slice::<E>()[k * n..(k + 1) * n]);
+        Ok(())
     }
 
     fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()> {

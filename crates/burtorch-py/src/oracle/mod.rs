@@ -9,6 +9,7 @@ mod callable;
 mod engine;
 mod kernel_parameters;
 mod parts;
+mod rows;
 mod samples;
 mod stream;
 mod subsets;

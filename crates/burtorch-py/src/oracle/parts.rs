@@ -71,7 +71,7 @@ fn gaps(ranges: Vec<Range<usize>>, n: usize) -> impl Iterator<Item = Range<usize
 }
 
 impl CallableEngine {
-    fn n_parameters(&self, py: Python<'_>) -> PyResult<usize> {
+    pub(super) fn n_parameters(&self, py: Python<'_>) -> PyResult<usize> {
         self.params.get().with(py, |params| with_params!(params, p => p.len()))
     }
 
@@ -175,7 +175,7 @@ impl CallableEngine {
         })
     }
 
-    fn memory_of_gradient(&self, all: &Bound<'_, PyAny>) -> PyResult<CallerMemory> {
+    pub(super) fn memory_of_gradient(&self, all: &Bound<'_, PyAny>) -> PyResult<CallerMemory> {
         CallerMemory::of(all, self.params.get().dtype_of(), "the gradient")
     }
 
@@ -214,7 +214,7 @@ impl CallableEngine {
 
     /// The loss of sample `k` and what is asked of its gradient, by the program of a batch of one, if the callable has one.
     pub(super) fn traced_sample(&mut self, py: Python<'_>, k: usize, pass: &mut Pass<'_>) -> PyResult<Option<f64>> {
-        let Some(all) = self.traced.replace_by_sample(py, k)? else { return Ok(None) };
+        let Some(all) = self.traced.replace_by(py, k..k + 1)? else { return Ok(None) };
         let done = match pass {
             Pass::Losses => Ok(None),
             Pass::Gradient(_, out) => self.traced_gradient(py, out.as_mut()),

@@ -2,6 +2,7 @@
 //!
 //! Promises: signals are checked between samples. Does not know the kinds of engines.
 
+use burtorch_core::sync::Stop;
 use burtorch_core::{DType, Error};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -121,6 +122,12 @@ impl PyOracle {
     }
 }
 
+/// Checks whether to end before the next sample.
+pub(super) fn between_samples(py: Python<'_>) -> PyResult<()> {
+    check_signals(py)?;
+    if Stop::ends_work() { Err(to_python(py, Error::Interrupted)) } else { Ok(()) }
+}
+
 impl PyOracle {
     /// Calls `visit(k, loss, grad)` for each sample.
     pub(super) fn visited(
@@ -133,7 +140,7 @@ impl PyOracle {
         self.engine.with(py, |engine| {
             for k in 0..begin(engine.as_mut(), x, y)? {
                 // One sample may be too short to check for signals.
-                check_signals(py)?;
+                between_samples(py)?;
                 let loss = engine.sample(py, k, WantSample::Gradient(None))?;
                 visit.call1((k, loss, PyParameters::grads_array(self.params.bind(py))?))?;
             }
@@ -161,10 +168,10 @@ impl PyOracle {
             let memory = PyMemoryView::from(&memory)?;
             let flat = memory.call_method1("cast", (format,))?;
             for k in 0..n {
-                check_signals(py)?;
+                between_samples(py)?;
                 let row = flat.get_item(PySlice::new(py, (k * d) as isize, (k * d + d) as isize, 1))?;
                 let row = self.memory_of(Some(&row), "a row")?;
-                engine.sample(py, k, WantSample::Gradient(row))?;
+                engine.sample(py, k, WantSample::Row(row))?;
             }
             memory.call_method1("cast", (format, (n, d)))
         })?
@@ -186,7 +193,7 @@ impl PyOracle {
         let messages = PyList::empty(py);
         self.engine.with(py, |engine| {
             for k in 0..begin(engine.as_mut(), x, y)? {
-                check_signals(py)?;
+                between_samples(py)?;
                 let message = Bound::new(py, PyMessage::new())?;
                 let draw = draw.of_sample(k);
                 let mut draws = draw.sequence(py)?;
@@ -198,7 +205,7 @@ impl PyOracle {
                         Some(all) => all,
                         None => all.insert(zeros(py, dtype, d)?),
                     };
-                    engine.sample(py, k, WantSample::Gradient(self.memory_of(Some(all), "a gradient")?))?;
+                    engine.sample(py, k, WantSample::Row(self.memory_of(Some(all), "a gradient")?))?;
                     message.get().fill(py, &Array::converted(all)?, compressor.compressor(), &mut draws, client)?;
                 }
                 messages.append(message)?;

@@ -36,6 +36,17 @@ pub struct Traced {
     is_read: bool,
     /// Why the program of this call failed.
     failed: Option<PyErr>,
+    /// The gradients of some samples of the present batch.
+    pub block: Option<Block>,
+    /// Whether the callable has no program for those.
+    pub has_no_blocks: bool,
+}
+
+/// The losses and gradients of samples from `first` on.
+pub struct Block {
+    pub first: usize,
+    pub losses: Vec<f64>,
+    pub gradients: CallerMemory,
 }
 
 impl HoldsObjects for Traced {
@@ -56,7 +67,7 @@ impl Traced {
 
     /// Takes a batch of two arrays without a copy, if it is one; returns its number of samples.
     pub fn take_arrays(&mut self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
-        self.given = None;
+        (self.given, self.block) = (None, None);
         if self.batches.is_none() {
             return Ok(None);
         }
@@ -100,10 +111,10 @@ impl Traced {
         Python::attach(|py| self.given.as_ref().map(|given| given.each_ref().map(|object| object.clone_ref(py))))
     }
 
-    /// Puts sample `k` in the place of the given batch, which it returns; `None` without a program or a batch.
-    pub fn replace_by_sample(&mut self, py: Python<'_>, k: usize) -> PyResult<Option<[Py<PyAny>; 2]>> {
+    /// Puts some samples in the place of the given batch, which it returns; `None` without a program or a batch.
+    pub fn replace_by(&mut self, py: Python<'_>, samples: Range<usize>) -> PyResult<Option<[Py<PyAny>; 2]>> {
         let (Some(_), Some([x, y])) = (&self.batches, &self.given) else { return Ok(None) };
-        let only = PySlice::new(py, k as isize, k as isize + 1, 1);
+        let only = PySlice::new(py, samples.start as isize, samples.end as isize, 1);
         let cut = |side: &Py<PyAny>| match side.is_none(py) {
             true => Ok(Some(py.None())),
             false => if_any(py, side.bind(py).get_item(&only)).map(|cut| cut.map(Bound::unbind)),
@@ -119,11 +130,16 @@ impl Traced {
 
     /// Ends a call, successful or not.
     pub fn end(&mut self, is_well: bool) {
-        self.given = None;
+        (self.given, self.block) = (None, None);
         if self.failed.take().is_some() && is_well {
             // The other way works: this one is not for the callable.
             self.batches = None;
         }
+    }
+
+    /// Forgets why a program failed that the call does not need.
+    pub fn forget_failure(&mut self) {
+        self.failed = None;
     }
 
     /// The error of a call that failed both ways: that of the program, if it is about the shape of the loss or an index; otherwise the
@@ -154,7 +170,7 @@ impl Traced {
     }
 
     /// The result of `take` on the results of a program; `None` without a program.
-    fn attempt<T>(
+    pub(super) fn attempt<T>(
         &mut self,
         py: Python<'_>,
         of: Of,
@@ -270,7 +286,7 @@ impl Side {
 }
 
 /// Refuses a program that reads other Parameters.
-fn need_only(params: &Py<PyParameters>, path: &ArrayPath, py: Python<'_>) -> PyResult<()> {
+pub(super) fn need_only(params: &Py<PyParameters>, path: &ArrayPath, py: Python<'_>) -> PyResult<()> {
     match path.sets() {
         [set] if set.is(params) => Ok(()),
         _ => Err(derived(py, "TraceError", "the callable reads other Parameters".into())),

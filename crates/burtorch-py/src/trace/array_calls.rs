@@ -19,6 +19,7 @@ use super::nest::Nest;
 use super::object::Call;
 use super::pytree::{described, holds_values, is_of_graph};
 use super::record::Traced;
+use super::recorded;
 use crate::array::arguments::Given;
 use crate::array::trace::{Source, current, wanted_dtype};
 use crate::array::trial;
@@ -211,7 +212,15 @@ pub fn call<'py>(call: &Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     match read(call)? {
         Some(arguments) => {
             let py = call.py();
-            run(call, &arguments, &mut |path, given| path.run(py, given), &mut |path| path.results(py))
+            let mut home = None;
+            let found = run(call, &arguments, &mut |path, given| path.run(py, given), &mut |path| {
+                home = recorded::home_for(call, &arguments.given, path)?;
+                path.results(py)
+            })?;
+            match home.map(|home| recorded::with_arrays(call, &home)).transpose()?.flatten() {
+                Some(again) => call_body(&again),
+                None => Ok(found),
+            }
         }
         None => call_body(call),
     }

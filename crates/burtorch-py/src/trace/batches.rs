@@ -23,6 +23,8 @@ pub struct Batches {
     total: Py<PyAny>,
     /// The result of each sample.
     each: Py<PyAny>,
+    /// The result of each sample, and its gradient by all Parameters.
+    gradients: Py<PyAny>,
 }
 
 /// What is wanted of a batch.
@@ -34,6 +36,8 @@ pub enum Of {
     Total,
     /// The result of each sample.
     Each,
+    /// The result of each sample, then its gradient by all Parameters.
+    Gradients,
 }
 
 impl HoldsObjects for Batches {
@@ -41,6 +45,7 @@ impl HoldsObjects for Batches {
         visit(&self.gradient);
         visit(&self.total);
         visit(&self.each);
+        visit(&self.gradients);
     }
 }
 
@@ -50,11 +55,12 @@ const SHAPES: usize = 64;
 impl Batches {
     /// Of a function of one sample.
     pub fn new(f: &Bound<'_, PyAny>, over: OverRows) -> PyResult<Self> {
-        let rows = |reduce| -> PyResult<Transform> {
+        let rows_of = |f: &Bound<'_, PyAny>, reduce| -> PyResult<Transform> {
             let zero = || Ok::<_, PyErr>(0_isize.into_pyobject(f.py())?.into_any().unbind());
             let rule = Rule::Vmap { in_axes: zero()?, out_axes: zero()?, reduce };
             transform(f, "vmap", rule, Argnums::All, false)
         };
+        let rows = |reduce| rows_of(f, reduce);
         let made = |transform| -> PyResult<Py<PyAny>> {
             let function = function(f, transform)?;
             Call::of(function.clone()).with(|state| {
@@ -64,8 +70,14 @@ impl Batches {
             Ok(function.unbind())
         };
         let total = Bound::new(f.py(), rows(Some(over))?)?.into_any();
-        let gradient = transform(&total, "value_and_param_grad", Rule::ParamGrad, Argnums::All, false)?;
-        Ok(Batches { gradient: made(gradient)?, total: made(rows(Some(over))?)?, each: made(rows(None)?)? })
+        let of_params = |f| transform(f, "value_and_param_grad", Rule::ParamGrad, Argnums::All, false);
+        let of_one = Bound::new(f.py(), of_params(f)?)?.into_any();
+        Ok(Batches {
+            gradient: made(of_params(&total)?)?,
+            total: made(rows(Some(over))?)?,
+            each: made(rows(None)?)?,
+            gradients: made(rows_of(&of_one, None)?)?,
+        })
     }
 
     /// Bytes of the programs' buffers.
@@ -74,7 +86,7 @@ impl Batches {
             let call = Call::of(function.bind(py).clone());
             call.with(|state| state.arrays.iter().flat_map(|v| &v.paths).map(ArrayPath::bytes).sum()).unwrap_or(0)
         };
-        [&self.gradient, &self.total, &self.each].into_iter().map(of).sum::<usize>()
+        [&self.gradient, &self.total, &self.each, &self.gradients].into_iter().map(of).sum::<usize>()
     }
 
     /// Computes it for a batch, whose second array may be None, by running paths so; `take` looks at the one that was right.
@@ -90,6 +102,7 @@ impl Batches {
             Of::Gradient => &self.gradient,
             Of::Total => &self.total,
             Of::Each => &self.each,
+            Of::Gradients => &self.gradients,
         };
         let positional = if y.is_none() { vec![x.clone()] } else { vec![x.clone(), y.clone()] };
         let call = Call { positional, ..Call::of(function.bind(py).clone()) };

@@ -265,6 +265,10 @@ fn cond<'py>(
         return chosen.call1(args);
     }
     let known = known_predicate(&pred)?;
+    // Without arguments nothing is to be traced.
+    if let (Some(yes), true) = (known, args.is_empty() && !is_tracing() && current(f.py()).is_none()) {
+        return if yes { f.call0() } else { g.call0() };
+    }
     let predicate = known.is_none().then_some(pred);
     let positional: Vec<_> = predicate.into_iter().chain(args.iter()).collect();
     let chosen = if known == Some(false) { &g } else { f };

@@ -44,6 +44,7 @@ mod probes;
 mod program;
 mod pytree;
 mod record;
+mod recorded;
 mod search;
 mod sparse;
 mod spread;

@@ -204,7 +204,7 @@ fn data_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     } else if x.is_instance_of::<PyVector>() {
         x.py().import("numpy")?.call_method1("asarray", (x.getattr("data")?,))
     } else if x.is_instance_of::<PyTensor>() {
-        x.py().import("numpy")?.call_method1("asarray", (x,))
+        x.py().import("numpy")?.call_method1("asarray", (x.getattr("values")?,))
     } else {
         Ok(x.clone())
     }

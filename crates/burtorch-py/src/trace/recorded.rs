@@ -1,0 +1,61 @@
+//! Loops, branches and checkpoints of numbers whose bodies read Parameters: outside of traces their results are Arrays of the
+//! current graph, so that a backward pass reaches the Parameters, as it does through the same operations one by one.
+//!
+//! Promises: only where the current graph records and has the dtype of the Parameters. Does not know how bodies are traced.
+
+use burtorch_core::array::{Data, Dims};
+use pyo3::prelude::*;
+
+use super::array_path::ArrayPath;
+use super::nest::Nest;
+use super::object::Call;
+use super::transform::{Rule, Transform};
+use crate::array::arguments::Given;
+use crate::array::eager::{constant, current_graph, home_of};
+use crate::array::operands::Operand;
+use crate::array::trace::ArrayTrace;
+use crate::convert::refusals::is_tracing;
+use crate::graph::wants_no_grad;
+
+/// The Arrays of the current graph, if a call whose path or arguments read Parameters is to be recorded there.
+pub fn home_for<'py>(
+    call: &Call<'py>,
+    given: &[Given<'py>],
+    path: &ArrayPath,
+) -> PyResult<Option<Bound<'py, ArrayTrace>>> {
+    let py = call.py();
+    let reads = !path.sets().is_empty() || given.iter().any(|given| matches!(given, Given::Tensor(..)));
+    if !reads || is_tracing() || wants_no_grad() {
+        return Ok(None);
+    }
+    let body = call.with(|state| state.body.clone_ref(py))?;
+    let of_steps =
+        |transform: &Bound<'py, Transform>| matches!(transform.get().rule, Rule::Control(_) | Rule::Checkpoint);
+    if !body.bind(py).cast::<Transform>().is_ok_and(of_steps) {
+        return Ok(None);
+    }
+    let Ok(home) = home_of(&current_graph(py)?) else { return Ok(None) };
+    Ok((home.get().records() && home.get().dtype() == path.program.dtype()).then_some(home))
+}
+
+/// The same call with Arrays for floats; `None` if there are none.
+pub fn with_arrays<'py>(call: &Call<'py>, home: &Bound<'py, ArrayTrace>) -> PyResult<Option<Call<'py>>> {
+    let mut has_arrays = false;
+    let mut positional = Vec::with_capacity(call.positional.len());
+    for argument in &call.positional {
+        let mut leaves = Vec::new();
+        let nest = Nest::of(argument, &mut leaves)?;
+        for leaf in &mut leaves {
+            let (dims, data) = match Operand::of(leaf, home.get().dtype())? {
+                Some(Operand::Number(x, None)) => (Dims::SCALAR, Data::F64(vec![x])),
+                Some(Operand::Data(dims, data @ (Data::F64(_) | Data::F32(_)), _)) => (dims, data),
+                _ => continue,
+            };
+            *leaf = constant(home, dims, data)?.into_any();
+            has_arrays = true;
+        }
+        positional.push(nest.build(call.py(), &mut leaves.into_iter())?);
+    }
+    let again = Call { positional, named: call.named.clone(), ..Call::of(call.function.clone()) };
+    Ok(has_arrays.then_some(again))
+}
