@@ -191,3 +191,15 @@ def test_dtypes_of_numpy_are_those_of_functions():
         bt.function(lambda x: x, dtype=np.float16)
     with pytest.raises(TypeError):
         bt.function(lambda x: x, dtype=3)
+
+
+def test_argnums_of_no_argument():
+    for call in (
+        lambda argnums: bt.grad(lambda a, b: a * b, argnums=argnums),
+        lambda argnums: bt.function(lambda a, b: a * b).grad(1.0, 2.0, argnums=argnums),
+        lambda argnums: bt.jacobian(lambda a, b: a * b, argnums=argnums),
+    ):
+        with pytest.raises(TypeError, match="argnums must be the number of an argument.*bool"):
+            call(True)
+        with pytest.raises(ValueError, match="argnums names no argument"):
+            call(())

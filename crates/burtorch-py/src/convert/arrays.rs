@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::convert::buffer::{buffer_of, refuse_masked, type_name};
+use crate::convert::buffer::{Dims, buffer_of, refuse_masked, type_name};
 use crate::convert::entry::check_signals;
 use crate::convert::gc::{HoldsObjects, Visitor};
 pub use crate::convert::kinds::Kind;
@@ -196,6 +196,15 @@ impl Array {
         let (n, stride) = self.of_last_dimension();
         // SAFETY: rows of the buffer, which is held here.
         self.for_each_row(|start| unsafe { self.kind.read_row(start, stride, n, all) });
+    }
+
+    /// The shape, if there are one or two axes.
+    pub fn dims(&self) -> Option<Dims> {
+        match *self.shape() {
+            [n] => Some(Dims::one(n)),
+            [n, width] => Some(Dims::two(n, width)),
+            _ => None,
+        }
     }
 
     /// The numbers in place, if they have this type and are stored by rows. Python code that runs while they are read may

@@ -1,10 +1,11 @@
 //! `w[k]` of a `Tensor`: a Value on the current graph, or a smaller Tensor.
 
-use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple};
 
 use super::vector;
+use crate::array::array::PyArray;
 use crate::array::eager::{current_graph, home_of};
 use crate::array::functions::{any_array, array_of, array_of_tensor};
 use crate::array::index::item;
@@ -52,8 +53,40 @@ pub fn is_of_arrays(operands: &[Bound<'_, PyAny>]) -> PyResult<bool> {
     Ok(home_of(&current_graph(tensor.py())?).is_ok())
 }
 
+/// Attributes of Arrays that Tensors do not have: a Tensor has numbers and gradients of its own, and is not an array of NumPy.
+const NOT_OF_TENSORS: &[&str] = &["data", "grad", "backward", "dtype", "item", "tolist", "astype"];
+
 #[pymethods]
 impl PyTensor {
+    /// The number of axes.
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.n_dims()
+    }
+
+    /// The number of elements.
+    #[getter]
+    fn size(&self) -> usize {
+        self.slice().len()
+    }
+
+    /// The methods of Arrays, such as w.T, w.sum(axis=0) and w.reshape(-1): of this tensor as an Array of the current graph or trace.
+    fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if name == "data" || name == "grad" {
+            let ours = if name == "data" { "values" } else { "grads" };
+            return Err(PyAttributeError::new_err(format!("a Tensor has no .{name}; its numbers are .{ours}")));
+        }
+        let is_public = !name.starts_with('_') && !NOT_OF_TENSORS.contains(&name);
+        if !is_public || !py.get_type::<PyArray>().hasattr(name)? {
+            return Err(PyAttributeError::new_err(format!("'burtorch.Tensor' object has no attribute '{name}'")));
+        }
+        match any_array(&[slf.clone().into_any()]) {
+            true => array_of_tensor(slf)?.getattr(name),
+            false => as_array(slf)?.getattr(name),
+        }
+    }
+
     /// w[k] is a Value on the current graph for a vector, and the k-th row, as a Tensor, otherwise; w[i, j] indexes
     /// further; w[a:b] are rows. Nothing is copied. Other indices, such as w[:, k], give an Array of the current graph. In a
     /// function traced with Arrays: an Array, by NumPy's rules.

@@ -3,6 +3,7 @@
 //! Promises: a batch is read and checked before anything is written; long calls release the GIL and can be
 //! interrupted.
 
+use burtorch_core::array::Floats;
 use burtorch_core::erased::ErasedModels;
 use burtorch_core::kernels::sum_squares;
 use burtorch_core::nn::{Gpt, Input, Label};
@@ -11,10 +12,11 @@ use burtorch_core::{Batch, DType, Error, LaneFloat, LaneModel, Lanes, Oracle, Ov
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::contexts::{contexts_of, in_place, is_in_place, shares_memory};
 use super::engine::{Engine, Loss, Want, WantRandom, WantSample, WantStream, WantUntil, check_apart};
 use crate::compress::Fill;
-use crate::convert::arrays::{Kind, filled, of_integers};
-use crate::convert::buffer::{Dims, FlatArray, read_either, read_numbers, read_token_ids};
+use crate::convert::arrays::{Array, Kind, filled, of_integers};
+use crate::convert::buffer::{CallerMemory, Dims, FlatArray, read_either, read_numbers, read_token_ids};
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::Poll;
@@ -41,6 +43,8 @@ struct Buffers {
     y: Vec<u32>,
     x_numbers: Vec<f64>,
     y_numbers: Vec<f64>,
+    /// Contexts that are read where they are, in the parameters' dtype, in place of `x_numbers`.
+    in_place: Option<Py<PyAny>>,
 }
 
 enum AnyRun {
@@ -83,9 +87,28 @@ enum Request<'a> {
     Sample(usize, WantSample<'a>),
 }
 
+impl Request<'_> {
+    /// Memory of the caller that is written to.
+    fn outs(&self) -> impl Iterator<Item = &CallerMemory> {
+        let out = match self {
+            Request::All(Want::Some(_, out, ..)) => Some(out),
+            Request::All(
+                Want::Gradient(_, out, _)
+                | Want::Stream(WantStream { out, .. })
+                | Want::Until(WantUntil { out, .. })
+                | Want::Random(WantRandom { out, .. }),
+            )
+            | Request::Sample(_, WantSample::Gradient(out) | WantSample::Row(out)) => out.as_ref(),
+            _ => None,
+        };
+        out.into_iter()
+    }
+}
+
 impl HoldsObjects for BuiltinEngine {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.params.visit(visit);
+        self.state.in_place.visit(visit);
     }
 }
 
@@ -102,7 +125,8 @@ impl BuiltinEngine {
             DType::Float32 => AnyRun::F32(Run::new(total, lanes, threads).or_raise(py)?),
             _ => AnyRun::F64(Run::new(total, lanes, threads).or_raise(py)?),
         };
-        let state = Buffers { run, x: Vec::new(), y: Vec::new(), x_numbers: Vec::new(), y_numbers: Vec::new() };
+        let state =
+            Buffers { run, x: Vec::new(), y: Vec::new(), x_numbers: Vec::new(), y_numbers: Vec::new(), in_place: None };
         Ok(BuiltinEngine { model, params, loss, state, read: None, overhead: ((0, 0), None) })
     }
 
@@ -118,8 +142,10 @@ impl BuiltinEngine {
         // The receiver of a part may wait for the GIL; costs are measured.
         let takes_turns = matches!(part, Request::All(Want::Stream(_) | Want::Cost(..)));
         let mut poll = Poll::new();
+        let held = state.in_place.as_ref().map(|x| contexts_of(x.bind(py), params, read.n)).transpose()?;
         let result = params.get().with(py, |params| {
-            let go = || compute_any(model, state, params, read, part, &mut || poll.stop());
+            let held = held.as_ref().map(in_place);
+            let go = || compute_any(model, state, params, read, held, part, &mut || poll.stop());
             if work > RELEASE_ABOVE || takes_turns { crate::convert::threads::detached(py, go) } else { go() }
         })?;
         match (poll.raised(), result) {
@@ -138,7 +164,19 @@ impl BuiltinEngine {
                 let shape = model.shape();
                 (shape.context, shape.vocab, read_token_ids(x, &mut state.x, "contexts")?)
             }
-            AnyModel::Dense(model) => (model.n_in(), model.n_out(), read_numbers(x, &mut state.x_numbers, "contexts")?),
+            AnyModel::Dense(model) => {
+                state.in_place = None;
+                let dims = match Array::of(x).filter(|array| is_in_place(array, &self.params)).map(|array| array.dims())
+                {
+                    Some(Some(dims)) => {
+                        state.x_numbers.clear();
+                        state.in_place = Some(x.clone().unbind());
+                        dims
+                    }
+                    _ => read_numbers(x, &mut state.x_numbers, "contexts")?,
+                };
+                (model.n_in(), model.n_out(), dims)
+            }
         };
         let n = match x_dims.matrix() {
             Some((0, _)) => return Err(PyValueError::new_err("contexts are empty; give at least one sample")),
@@ -195,7 +233,7 @@ impl Engine for BuiltinEngine {
     }
 
     fn memory(&self) -> OracleMemory {
-        let Buffers { run, x, y, x_numbers, y_numbers } = &self.state;
+        let Buffers { run, x, y, x_numbers, y_numbers, .. } = &self.state;
         let (mut memory, converted) = match run {
             AnyRun::F32(run) => (run.oracle.memory(), 4 * (run.x.capacity() + run.y.capacity())),
             AnyRun::F64(run) => (run.oracle.memory(), 8 * (run.x.capacity() + run.y.capacity())),
@@ -212,7 +250,10 @@ impl Engine for BuiltinEngine {
         };
         let floats = |of: &[f64]| filled(py, &[n, of.len() / n], Kind::F64, of);
         let contexts = match &self.model {
-            AnyModel::Dense(_) => floats(x_numbers)?,
+            AnyModel::Dense(_) => match &self.state.in_place {
+                Some(x) => py.import("numpy")?.call_method1("asarray", (x,))?,
+                None => floats(x_numbers)?,
+            },
             AnyModel::Tokens(_) | AnyModel::Chars(_) => integers(x, &[n, x.len() / n])?,
         };
         let targets = match (label, &self.model) {
@@ -236,14 +277,21 @@ fn compute_any(
     state: &mut Buffers,
     params: &mut AnyParameters,
     read: Read,
+    held: Option<Floats<'_>>,
     part: Request<'_>,
     stop: &mut (dyn FnMut() -> bool + Send),
 ) -> Result<f64, Error> {
-    let Buffers { run, x, y, x_numbers, y_numbers } = state;
+    let Buffers { run, x, y, x_numbers, y_numbers, .. } = state;
     let read = (read, &x[..], &y[..], &x_numbers[..], &y_numbers[..]);
     match (run, params) {
-        (AnyRun::F32(run), AnyParameters::F32(params)) => compute_as(model, run, params, read, part, stop),
-        (AnyRun::F64(run), AnyParameters::F64(params)) => compute_as(model, run, params, read, part, stop),
+        (AnyRun::F32(run), AnyParameters::F32(params)) => {
+            let held = if let Some(Floats::F32(held)) = held { Some(held) } else { None };
+            compute_as(model, run, params, (read, held), part, stop)
+        }
+        (AnyRun::F64(run), AnyParameters::F64(params)) => {
+            let held = if let Some(Floats::F64(held)) = held { Some(held) } else { None };
+            compute_as(model, run, params, (read, held), part, stop)
+        }
         _ => Err(mismatch()),
     }
 }
@@ -252,7 +300,7 @@ fn compute_as<E: ErasedModels + Fill>(
     model: &AnyModel,
     run: &mut Run<E>,
     params: &mut Parameters<'_, E>,
-    (read, tokens, classes, x_numbers, y_numbers): (Read, &[u32], &[u32], &[f64], &[f64]),
+    ((read, tokens, classes, x_numbers, y_numbers), held): ((Read, &[u32], &[u32], &[f64], &[f64]), Option<&[E]>),
     part: Request<'_>,
     stop: &mut (dyn FnMut() -> bool + Send),
 ) -> Result<f64, Error> {
@@ -279,8 +327,23 @@ fn compute_as<E: ErasedModels + Fill>(
             compute(oracle, E::of_gpt(model), params, batch, part, Some(stop))
         }
         AnyModel::Dense(model) => {
-            convert(x_numbers, x);
-            let batch = Batch::new(Input::Numbers(&x[..]), label, read.n)?;
+            let shares = |held: &&[E]| {
+                let [a, b] = [params.values(), params.grads()].map(|of| shares_memory(of, held));
+                a || b || part.outs().any(|out| out.overlaps_numbers(held))
+            };
+            let numbers = match held {
+                Some(held) if !shares(&held) => held,
+                Some(held) => {
+                    x.clear();
+                    x.extend_from_slice(held);
+                    x
+                }
+                None => {
+                    convert(x_numbers, x);
+                    x
+                }
+            };
+            let batch = Batch::new(Input::Numbers(numbers), label, read.n)?;
             compute(oracle, E::of_mlp(model), params, batch, part, Some(stop))
         }
     }

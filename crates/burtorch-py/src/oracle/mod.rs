@@ -6,6 +6,7 @@
 mod builtin;
 mod call;
 mod callable;
+mod contexts;
 mod engine;
 mod kernel_parameters;
 mod parts;

@@ -13,7 +13,7 @@ use super::{PyOracle, begin, or_none};
 use crate::compress::{AnyLargest, PyCompressor, PyDraw, PyMessage};
 use crate::convert::arrays::Array;
 use crate::convert::entry::check_signals;
-use crate::convert::errors::{IntoPython, to_python};
+use crate::convert::errors::{IntoPython, if_any, to_python};
 use crate::convert::numbers::optional_number;
 use crate::convert::stop::{PyStop, until, watched};
 use crate::params::{PyParameters, with_params, zeros};
@@ -163,8 +163,11 @@ impl PyOracle {
             if bytes > isize::MAX as usize {
                 return Err(to_python(py, Error::OutOfMemory { bytes, what: "the gradients of all samples" }));
             }
-            // Python's own comes without being written to.
-            let memory = py.get_type::<PyByteArray>().call1((bytes,))?;
+            // That of NumPy comes without being written to, which would take as long as many samples.
+            let memory = match if_any(py, py.import("numpy"))? {
+                Some(numpy) => numpy.call_method1("empty", (bytes, "uint8"))?,
+                None => py.get_type::<PyByteArray>().call1((bytes,))?,
+            };
             let memory = PyMemoryView::from(&memory)?;
             let flat = memory.call_method1("cast", (format,))?;
             for k in 0..n {

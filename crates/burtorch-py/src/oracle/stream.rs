@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, sync_channel};
 
+use burtorch_core::sync::Stop;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyRange, PySlice};
@@ -14,6 +15,7 @@ use pyo3::types::{PyMemoryView, PyRange, PySlice};
 use super::PyOracle;
 use super::call::Asked;
 use super::engine::{Want, WantStream};
+use super::kernel_parameters::in_params;
 use crate::convert::buffer::{FlatArray, type_name};
 use crate::convert::numbers::optional_number;
 use crate::convert::stop::{PyStop, watched, within};
@@ -44,9 +46,10 @@ impl Receiving {
         self.emit.bind(py).call1((PyRange::new(py, start, stop)?, gradient)).map(drop)
     }
 
-    /// Receives all parts; returns the exception that ended the pass.
-    fn take_all(self, parts: &Receiver<Part>) -> Option<PyErr> {
-        let raised = parts.iter().find_map(|part| Python::attach(|py| self.take(py, part)).err());
+    /// Receives parts until all have come or the token is set; returns the exception that ended the pass.
+    fn take_all(self, parts: &Receiver<Part>, stop: Option<&Stop>) -> Option<PyErr> {
+        let parts = parts.iter().take_while(|_| !stop.is_some_and(Stop::is_set));
+        let raised = parts.into_iter().find_map(|part| Python::attach(|py| self.take(py, part)).err());
         Python::attach(|_| drop(self));
         raised
     }
@@ -104,7 +107,8 @@ impl PyOracle {
             return Err(PyValueError::new_err("out needs keep=True; otherwise the gradient is not stored"));
         }
         let asked = Asked { batch: (contexts, targets), at, out, wanted: None };
-        within(py, watched(stop, deadline)?, || self.streamed(py, asked, emit, (keep, on_thread)))
+        let stop = watched(stop, deadline)?;
+        within(py, stop.clone(), || self.streamed(py, asked, emit, (keep, on_thread), stop))
     }
 }
 
@@ -116,6 +120,7 @@ impl PyOracle {
         asked: Asked<'_, 'py>,
         emit: &Bound<'py, PyAny>,
         (keeps, on_thread): (bool, bool),
+        stop: Option<Stop>,
     ) -> PyResult<f64> {
         let Asked { batch: (x, y), at, out, .. } = asked;
         if !emit.is_callable() {
@@ -139,13 +144,25 @@ impl PyOracle {
             return raised.map_or(ran, Err);
         }
         let (sender, parts) = sync_channel(if keeps { RANGES } else { COPIES });
-        let thread =
-            std::thread::Builder::new().name("burtorch stream".into()).spawn(move || receiving.take_all(&parts))?;
+        let thread = std::thread::Builder::new()
+            .name("burtorch stream".into())
+            .spawn(move || receiving.take_all(&parts, stop.as_ref()))?;
         let take = &mut |range, copy| sender.send((range, copy)).is_ok();
         let ran = self.run(py, x, y, Want::Stream(WantStream { at, out: memory, keeps, take }));
         drop(sender);
         match detached(py, || thread.join()) {
             Ok(Some(raised)) => Err(raised),
+            // The token was set after the gradient was computed, but before its parts were emitted.
+            Ok(None) if ran.is_ok() && Stop::ends_work() => {
+                let mut memory = self.memory_of(out, "out")?;
+                if keeps {
+                    in_params(&self.params, py, |params| {
+                        params.zero(memory.as_mut());
+                        Ok(())
+                    })?;
+                }
+                ran
+            }
             Ok(None) => ran,
             Err(panic) => resume_unwind(panic),
         }

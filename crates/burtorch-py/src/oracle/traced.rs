@@ -190,7 +190,7 @@ impl Traced {
         let (Some(batches), Some([x, y])) = (&self.batches, &self.given) else { return Ok(None) };
         match batches.call_by(of, [x.bind(py), y.bind(py)], by, take) {
             Ok(found) => Ok(Some(found)),
-            Err(error) if is_final(py, &error) => Err(error),
+            Err(error) if is_final(py, &error) || Stop::ends_work() => Err(error),
             Err(error) => {
                 self.failed = Some(error);
                 Ok(None)

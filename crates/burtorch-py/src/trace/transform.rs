@@ -6,9 +6,9 @@
 //! and runs them. Knows no numbers.
 
 use burtorch_core::array::{ArrayProgram, Element, OverRows, Type, Variable};
-use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyTuple};
 
 use super::array_path::Returned;
 use super::control::Control;
@@ -40,13 +40,19 @@ impl Argnums {
     /// Reads an int or a sequence of them; all for None.
     pub fn of(which: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(which) = which else { return Ok(Argnums::All) };
+        let message = "argnums must be the number of an argument, or a sequence of such numbers";
+        if which.is_instance_of::<PyBool>() {
+            return Err(PyTypeError::new_err(format!("{message}, found a bool")));
+        }
         if let Some(k) = if_any(which.py(), which.extract::<isize>())? {
             return Ok(Argnums::One(k));
         }
-        which.extract().map(Argnums::Many).map_err(|error| {
-            let message = "argnums must be the number of an argument, or a sequence of such numbers";
-            instead(which.py(), error, PyTypeError::new_err(message))
-        })
+        let many = which.extract::<Vec<isize>>();
+        let many = many.map_err(|error| instead(which.py(), error, PyTypeError::new_err(message)))?;
+        if many.is_empty() {
+            return Err(PyValueError::new_err("argnums names no argument; give at least one number"));
+        }
+        Ok(Argnums::Many(many))
     }
 
     /// Arguments, and the directions behind them: one for each selected argument.

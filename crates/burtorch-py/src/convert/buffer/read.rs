@@ -140,14 +140,20 @@ impl Read for f64 {
     }
 
     unsafe fn add_all(kind: ElementType, at: *const u8, n: usize, out: &mut Vec<f64>) -> bool {
-        if n == 0 || !matches!(kind, ElementType::Float { bytes: 8 }) {
-            return false;
-        }
-        out.reserve(n);
-        // SAFETY: by the contract of this function; the vector has room, and bytes need not be aligned.
-        unsafe {
-            std::ptr::copy_nonoverlapping(at, out.as_mut_ptr().add(out.len()).cast::<u8>(), n * 8);
-            out.set_len(out.len() + n);
+        // SAFETY: by the contract of this function; entries need not be aligned.
+        let single = |k: usize| f64::from(unsafe { at.cast::<f32>().add(k).read_unaligned() });
+        match kind {
+            _ if n == 0 => return false,
+            ElementType::Float { bytes: 4 } => out.extend((0..n).map(single)),
+            ElementType::Float { bytes: 8 } => {
+                out.reserve(n);
+                // SAFETY: as above; the vector has room.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(at, out.as_mut_ptr().add(out.len()).cast::<u8>(), n * 8);
+                    out.set_len(out.len() + n);
+                }
+            }
+            _ => return false,
         }
         true
     }

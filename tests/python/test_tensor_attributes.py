@@ -1,0 +1,99 @@
+"""Methods and attributes of Arrays on Tensors, eager and traced."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import burtorch as bt
+
+CALLS = {
+    "T": lambda w: w.T,
+    "sum": lambda w: w.sum(),
+    "sum of rows": lambda w: w.sum(axis=0),
+    "mean": lambda w: w.mean(axis=1),
+    "reshape": lambda w: w.reshape(-1),
+    "ravel": lambda w: w.ravel(),
+    "max": lambda w: w.max(),
+    "min": lambda w: w.min(axis=0),
+    "std": lambda w: w.std(),
+    "cumsum": lambda w: w.cumsum(),
+    "transpose": lambda w: w.transpose(),
+    "dot": lambda w: w.dot(w.T),
+    "clip": lambda w: w.clip(-0.1, 0.1),
+}
+
+
+def made(shape):
+    params = bt.Parameters(dtype="float64", seed=3)
+    return params, params.tensor(shape, init="normal")
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("shape", [(4, 2), (3,)])
+def test_attributes_are_those_of_arrays(name, shape):
+    if shape == (3,) and name in {"mean"}:
+        pytest.skip("one axis")
+    params, w = made(shape)
+    call = CALLS[name]
+    numbers = np.array(w.values).reshape(shape)
+    expected = call(numbers)
+    found = call(w)
+    assert isinstance(found, bt.Array)
+    np.testing.assert_allclose(found.data, expected)
+    (found**2).sum().backward()
+    by_arrays = bt.grad(lambda a: (call(a) ** 2).sum())(numbers)
+    np.testing.assert_allclose(np.array(params.grads).reshape(shape), by_arrays)
+    traced = bt.function(lambda x: (call(w) ** 2).sum() * x)
+    np.testing.assert_allclose(traced(2.0), 2 * (expected**2).sum())
+    np.testing.assert_allclose(bt.grad(lambda x: (call(w) ** 2).sum() * x)(2.0), (expected**2).sum())
+
+
+def test_extents():
+    _, w = made((4, 2))
+    assert (w.ndim, w.size, w.shape, len(w)) == (2, 8, (4, 2), 4)
+    assert (w[0].ndim, w[0].size) == (1, 2)
+
+
+def test_an_autoencoder_with_tied_weights():
+    params, a = made((4, 2))
+    x = np.random.default_rng(0).normal(size=(9, 4))
+    oracle = bt.Oracle(lambda x: ((x - bt.tanh(x @ a) @ a.T) ** 2).sum(), params=params)
+    w = np.array(a.values).reshape(4, 2)
+    assert oracle.loss(x) == pytest.approx((((x - np.tanh(x @ w) @ w.T) ** 2).sum(axis=1)).mean())
+    grad = bt.grad(lambda w: bt.vmap(lambda x: ((x - bt.tanh(x @ w) @ w.T) ** 2).sum(), reduce="mean")(x))(w)
+    np.testing.assert_allclose(np.array(oracle(x)[1]).reshape(4, 2), grad)
+
+
+def test_what_a_tensor_does_not_have():
+    _, w = made((4, 2))
+    for name, ours in (("data", "values"), ("grad", "grads")):
+        with pytest.raises(AttributeError, match=ours):
+            getattr(w, name)
+    for name in ("dtype", "item", "backward", "nothing", "_private", "__wrapped__"):
+        assert not hasattr(w, name)
+
+
+def test_elementwise_results_keep_the_shape():
+    _, w = made((4, 2))
+    numbers = np.array(w.values).reshape(4, 2)
+    for call in (
+        lambda w: np.sum(w**2, axis=0),
+        lambda w: np.max(w * 2, axis=0),
+        lambda w: np.mean(w / 2, axis=0),
+        lambda w: bt.softmax(w / 2),
+        lambda w: (w * 2)[0],
+        lambda w: -w,
+        lambda w: abs(w),
+        lambda w: np.tanh(w),
+        lambda w: bt.relu(w),
+        lambda w: 2.0 - w,
+        lambda w: w + w,
+        lambda w: w * np.ones((4, 2)),
+        lambda w: np.ones(2) * w,
+        lambda w: np.maximum(w, 0),
+    ):
+        eager, expected = call(w), call(bt.array(numbers)).data
+        assert isinstance(eager, bt.Array)
+        np.testing.assert_allclose(eager.data, expected)
+        np.testing.assert_allclose(bt.function(lambda z, call=call: call(w) + z * 0)(0.0), expected)
