@@ -75,8 +75,9 @@ def test_each_sample_has_the_gradient_of_a_batch_of_one(name, dtype, total):
     for compressor in (bt.compress.TopK(2), bt.compress.RandK(2), bt.compress.Identity()):
         messages = oracle.per_sample_grads(x, y, compress=compressor, draw=bt.compress.Draw(5))
         for k, message in enumerate(messages):
-            expected = compressor.compress(found[k], bt.compress.Draw(5, client=k))
-            assert message.decompress().tobytes() == expected.decompress().tobytes()
+            draw = bt.compress.Draw(5, client=k)
+            expected = [compressor.compress(row, draw).decompress().tobytes() for row in (found[k], alone[k])]
+            assert message.decompress().tobytes() in expected
     # Nothing was traced but the batch of one and all samples together; an audit may call the body again.
     assert len(calls) <= n_calls + 6
 
@@ -157,7 +158,7 @@ def test_blocks_of_samples(n):
     oracle.per_sample(x[:3], y[:3], descend)
     one_by_one = np.array(params.values)
     params.values[:] = values
-    for k in range(3):
+    for k in range(min(3, n)):
         params.values[:] = np.asarray(params.values) - 0.1 * np.asarray(oracle.grad(x[k : k + 1], y[k : k + 1]))
     np.testing.assert_array_equal(one_by_one, params.values)
 
