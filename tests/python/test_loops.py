@@ -433,3 +433,21 @@ def test_an_interrupt_ends_a_while_that_does_not_end():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "ended 2.0\n", done.stderr
+
+
+@pytest.mark.parametrize("unroll", [None, 1, 4, True, False])
+def test_unroll_has_no_effect(unroll):
+    def step(c, x):
+        return c + x, c * x
+
+    assert bt.scan(step, 1.0, np.arange(3.0), unroll=unroll)[0] == 4.0
+    assert bt.fori_loop(0, 3, lambda i, c: c + i, 1.0, unroll=unroll) == 4.0
+    assert bt.grad(lambda a: bt.scan(step, a, np.arange(3.0), unroll=unroll)[0])(1.0) == 1.0
+
+
+@pytest.mark.parametrize("unroll", [0, -1, 1.5, "all"])
+def test_unroll_is_checked(unroll):
+    with pytest.raises(ValueError, match="unroll is a bool or an integer of at least 1"):
+        bt.scan(lambda c, x: (c, x), 1.0, np.arange(3.0), unroll=unroll)
+    with pytest.raises(ValueError, match="unroll is a bool or an integer of at least 1"):
+        bt.fori_loop(0, 3, lambda i, c: c, 1.0, unroll=unroll)

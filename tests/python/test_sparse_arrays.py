@@ -221,3 +221,24 @@ def test_results_must_be_floats():
         bt.function(lambda u: u > np.roll(u, 1)).sparse_jacobian(np.ones(3))
     with pytest.raises(bt.TraceError, match="one float of shape"):
         bt.function(lambda u: np.roll(u, 1)).sparse_hessian(np.ones(3))
+
+
+def test_long_arguments_are_traced_with_arrays():
+    def chain(u):
+        return np.sum(100.0 * (u[1:] - u[:-1] ** 2) ** 2 + (1 - u[:-1]) ** 2)
+
+    for n in (1000, 4095, 4096, 20_000):
+        f = bt.function(chain)
+        u = np.linspace(-1, 1, n)
+        found = f.sparse_hessian(u)
+        assert found.nnz == 3 * n - 2
+        if n > 4000:
+            continue
+        np.testing.assert_allclose(found.toarray(), bt.hessian(chain)(u), rtol=1e-12, atol=1e-9)
+    f(np.ones(1))
+    assert f.sparse_hessian(np.linspace(-1, 1, 5000)).nnz == 3 * 5000 - 2
+
+
+def test_a_body_of_single_numbers_stays_one_of_values():
+    f = bt.function(lambda u: sum((u[i + 1] - u[i]) ** 2 for i in range(len(u) - 1)))
+    assert f.sparse_hessian(np.zeros(5000)).nnz == 3 * 5000 - 2

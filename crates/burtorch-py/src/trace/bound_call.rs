@@ -233,7 +233,7 @@ fn of_arrays(py: Python<'_>, object: *mut BoundObject) -> PyResult<Option<f64>> 
     };
     let call = Call { positional, ..Call::of(function.clone()) };
     let is_long = || takes_an_array && call.positional[0].len().is_ok_and(|n| n >= LONG);
-    if !(array_calls::is_meant(&call)? || is_long() && long_arrays::are_meant(&call)) {
+    if !(array_calls::is_meant(&call)? || is_long() && long_arrays::are_meant(&call, long_arrays::LONG)) {
         return Ok(None);
     }
     let arguments = PyTuple::new(py, &call.positional)?;

@@ -17,15 +17,17 @@ use crate::convert::refusals::is_tracing;
 use crate::convert::signals::failed_twice;
 
 /// The fewest numbers of a long array: below, replays of single numbers are faster.
-const LONG: usize = 256;
+pub const LONG: usize = 256;
+/// The same for sparse derivatives, whose entries are operations of their own on single numbers.
+pub const LONG_FOR_ENTRIES: usize = 4096;
 /// The most other arguments.
 const MOST_OTHERS: usize = 16;
 
-/// Whether a call is tried with Arrays: there are long arrays of floats among its arguments, and besides them only short ones
+/// Whether a call is tried with Arrays: there are arrays of at least so many floats among its arguments, and besides them only short ones
 /// and few floats.
-pub fn are_meant(call: &Call<'_>) -> bool {
+pub fn are_meant(call: &Call<'_>, least: usize) -> bool {
     let (mut n_seen, mut n_others) = (0, 0);
-    call.positional.iter().any(|x| has_long(x, &mut n_seen))
+    call.positional.iter().any(|x| has_long(x, least, &mut n_seen))
         && !is_tracing()
         && !call.named.iter().any(|(name, _)| name == "wanted")
         && call.with(|state| state.takes_long_arrays()).unwrap_or(false)
@@ -71,12 +73,12 @@ fn items<'py>(x: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
 }
 
 /// Whether an argument is or contains a long array, after `n` other ones.
-fn has_long(x: &Bound<'_, PyAny>, n: &mut usize) -> bool {
+fn has_long(x: &Bound<'_, PyAny>, least: usize, n: &mut usize) -> bool {
     if is_ndarray(x) {
-        return x.len().is_ok_and(|n| n >= LONG);
+        return x.len().is_ok_and(|n| n >= least);
     }
     *n += 1;
-    *n <= MOST_OTHERS && items(x).is_some_and(|items| items.iter().any(|x| has_long(x, n)))
+    *n <= MOST_OTHERS && items(x).is_some_and(|items| items.iter().any(|x| has_long(x, least, n)))
 }
 
 /// Whether Arrays and Values treat it in the same way.

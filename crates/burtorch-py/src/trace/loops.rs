@@ -94,6 +94,14 @@ fn steps(x: Option<&Bound<'_, PyAny>>, name: &str, least: usize) -> PyResult<Opt
     }
 }
 
+/// Refuses what JAX refuses: `unroll` is a bool or a positive integer.
+fn check_unroll(unroll: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    match unroll {
+        Some(found) if !found.is_instance_of::<PyBool>() => steps(Some(found), "unroll is a bool or", 1).map(drop),
+        _ => Ok(()),
+    }
+}
+
 /// A loop over the first axis of arrays: `carry, y = f(carry, x)` for each x of xs; returns the last carry and all y stacked.
 ///
 /// Args:
@@ -105,6 +113,7 @@ fn steps(x: Option<&Bound<'_, PyAny>>, name: &str, least: usize) -> PyResult<Opt
 ///     reverse: whether to start from the last slice.
 ///     checkpoint: the carries that reverse mode keeps: None for all, k for every k-th one, "sqrt" for k near the square
 ///         root of the number of steps; the others are recomputed.
+///     unroll: has no effect; JAX has it.
 ///
 /// Raises:
 ///     TraceError: the carry changes its structure, shape or dtype, or f does not return a tuple of two.
@@ -118,7 +127,7 @@ fn steps(x: Option<&Bound<'_, PyAny>>, name: &str, least: usize) -> PyResult<Opt
 ///     >>> bt.scan(lambda total, x: (total + x, total * x), 0.0, np.array([1.0, 2.0, 3.0]))
 ///     (6.0, array([0., 2., 9.]))
 #[pyfunction]
-#[pyo3(signature = (f, init, xs=None, length=None, reverse=false, checkpoint=None))]
+#[pyo3(signature = (f, init, xs=None, length=None, reverse=false, checkpoint=None, *, unroll=None))]
 fn scan<'py>(
     f: &Bound<'py, PyAny>,
     init: Bound<'py, PyAny>,
@@ -126,7 +135,9 @@ fn scan<'py>(
     length: Option<&Bound<'py, PyAny>>,
     reverse: bool,
     checkpoint: Option<&Bound<'py, PyAny>>,
+    unroll: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    check_unroll(unroll)?;
     let length = steps(length, "length is", 0)?;
     let is_sqrt = checkpoint.is_some_and(|x| x.extract::<&str>().is_ok_and(|x| x == "sqrt"));
     let checkpoint = match is_sqrt {
@@ -182,6 +193,7 @@ fn while_loop<'py>(
 ///     upper: the integer after the last, or an Array of one.
 ///     body: a function of the integer, an Array, and the carry that returns the next carry.
 ///     init: the first carry, as for `scan`.
+///     unroll: has no effect; JAX has it.
 ///
 /// Raises:
 ///     TraceError: the carry changes its structure, shape or dtype.
@@ -192,13 +204,15 @@ fn while_loop<'py>(
 ///     >>> bt.fori_loop(1, 5, lambda i, x: x * i, 1.0)
 ///     24.0
 #[pyfunction]
-#[pyo3(signature = (lower, upper, body, init))]
+#[pyo3(signature = (lower, upper, body, init, *, unroll=None))]
 fn fori_loop<'py>(
     lower: &Bound<'py, PyAny>,
     upper: &Bound<'py, PyAny>,
     body: &Bound<'py, PyAny>,
     init: Bound<'py, PyAny>,
+    unroll: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    check_unroll(unroll)?;
     let is_computed = |x: &Bound<'py, PyAny>| match x.cast::<PyArray>() {
         Ok(array) => array.get().type_of() == Type { dims: Dims::SCALAR, element: Element::Int },
         Err(_) => false,

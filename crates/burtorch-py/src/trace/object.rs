@@ -232,6 +232,23 @@ const VALUE_AND_GRAD: usize = 1;
 const GRAD: usize = 2;
 /// With `trace`, `vjp`, `jvp`, `hvp` and `compile`, those which trace with Arrays because of long arguments.
 const TAKES_LONG_ARRAYS: [usize; 8] = [CALL, VALUE_AND_GRAD, GRAD, 4, 8, 9, 10, 23];
+/// The sparse derivatives and their patterns.
+const SPARSE: [usize; 4] = [13, 14, 15, 16];
+
+/// How long arguments are because of which a method traces with Arrays.
+const fn long_for(method: usize) -> usize {
+    let mut k = 0;
+    while k < TAKES_LONG_ARRAYS.len() {
+        if TAKES_LONG_ARRAYS[k] == method {
+            return long_arrays::LONG;
+        }
+        if k < SPARSE.len() && SPARSE[k] == method {
+            return long_arrays::LONG_FOR_ENTRIES;
+        }
+        k += 1;
+    }
+    usize::MAX
+}
 
 const MAP_OPTIONS: &[&str] = &["threads", "out", "stop", "deadline"];
 
@@ -332,7 +349,8 @@ pub(super) unsafe extern "C" fn method<const K: usize>(
         {
             return raise_python(error);
         }
-        let done = match TAKES_LONG_ARRAYS.contains(&K) && long_arrays::are_meant(&call) {
+        let least = const { long_for(K) };
+        let done = match least < usize::MAX && long_arrays::are_meant(&call, least) {
             true => long_arrays::run(call, run, make),
             false => run(call),
         };
