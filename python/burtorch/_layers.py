@@ -106,6 +106,8 @@ class Linear(_core.DenseCall, Module):
         ([32.0], [1.0, 10.0])
     """
 
+    _not_parts = ("_layer",)  # its Tensors at first are the weight and the bias, which may be replaced
+
     def __init__(
         self,
         params: Parameters,

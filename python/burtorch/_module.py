@@ -7,6 +7,9 @@ any object whose attributes are Tensors, such models, or lists of them.
 from __future__ import annotations
 
 from array import array
+from collections import deque
+from types import MemberDescriptorType, ModuleType
+from weakref import ProxyTypes
 
 from burtorch._core import Array, Parameters, Tensor, Value
 
@@ -158,7 +161,8 @@ def home_of(model: object) -> Parameters:
 class Module:
     """A base class for layers and models, with PyTorch's methods; an Oracle accepts plain classes as well.
 
-    Its Tensors are those among its attributes and of the models among them, in the order of attributes.
+    Its Tensors are those among its attributes and of the models among them, in the order of attributes, also in lists,
+    tuples, deques and dicts, in ``__slots__`` and in attributes that begin with ``_``.
 
     Example:
         >>> import burtorch as bt
@@ -298,15 +302,39 @@ def _parts(found: object) -> list[tuple[str, object]]:
     named = getattr(found, "named_tensors", None)
     if named is not None:
         return list(named())
-    if isinstance(found, (list, tuple)):
+    if isinstance(found, (list, tuple, deque)):
         return [(str(k), part) for k, part in enumerate(found) if _may_hold(part)]
     if isinstance(found, dict):
         return [(str(key), part) for key, part in found.items() if _may_hold(part)]
-    attributes = getattr(found, "__dict__", {})
-    if isinstance(found, type) or not isinstance(attributes, dict):
-        return []
-    return [(key, part) for key, part in attributes.items() if not key.startswith("_") and _may_hold(part)]
+    own = getattr(type(found), "_not_parts", ())
+    return [(key, part) for key, part in _attributes(found).items() if key not in own and _may_hold(part)]
+
+
+def _attributes(found: object) -> dict[str, object]:
+    """The attributes of an object, those of ``__slots__`` first, without Python's own, such as ``__wrapped__``."""
+    if isinstance(found, (type, ModuleType)):
+        return {}
+    attributes = {
+        name: getattr(found, name)
+        for kind in reversed(type(found).__mro__)
+        if "__slots__" in vars(kind)
+        for name, slot in vars(kind).items()
+        if isinstance(slot, MemberDescriptorType) and hasattr(found, name)
+    }
+    others = getattr(found, "__dict__", {})
+    if isinstance(others, dict):
+        attributes |= {name: part for name, part in others.items() if not (name[:2] == name[-2:] == "__")}
+    return attributes
+
+
+# Quick answers for long lists of data; a proxy, such as that of a parent, is no part of the object that has it.
+_WITHOUT_TENSORS = frozenset({int, float, str, bytes, bool, type(None), *ProxyTypes})
 
 
 def _may_hold(part: object) -> bool:
-    return isinstance(part, (Tensor, list, tuple, dict)) or hasattr(part, "__dict__") or hasattr(part, "named_tensors")
+    return type(part) not in _WITHOUT_TENSORS and (
+        isinstance(part, (Tensor, list, tuple, dict, deque))
+        or hasattr(part, "__dict__")
+        or hasattr(part, "named_tensors")
+        or hasattr(type(part), "__slots__")
+    )
