@@ -39,7 +39,7 @@ class Client:
 
     Raises:
         TypeError: another kind of problem, or data with a FiniteSum.
-        ValueError: a function without d, data of different lengths.
+        ValueError: a function without d, data of different lengths, an Oracle that `from_oracle` refuses.
 
     Example:
         >>> import burtorch as bt

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
+    from burtorch._core import Parameters
+
     Features = Any  # a matrix, a sparse matrix of SciPy, or (starts, columns, values, d)
 
 MOST_CLASSES = 2**32 - 1
@@ -184,8 +186,13 @@ def from_oracle(oracle: Any, *data: Any, l2: float = 0.0, nonconvex: float = 0.0
         l2: adds l2/2 |x|^2.
         nonconvex: adds nonconvex * sum x_j^2/(1 + x_j^2).
 
-    Each evaluation writes the point to the Parameters and is computed in their precision. Raises TypeError if
-    ``oracle`` is not an Oracle, and ValueError for data of different lengths.
+    Each evaluation writes the point, all numbers of the Parameters, to them and is computed in their precision. Frozen
+    layers therefore need Parameters of their own, which the oracle only reads.
+
+    Raises:
+        TypeError: ``oracle`` is not an Oracle.
+        ValueError: reduction "sum", frozen numbers among its Parameters, data of different lengths; also in an
+            evaluation after numbers were frozen.
 
     Example:
         >>> import burtorch as bt
@@ -201,10 +208,15 @@ def from_oracle(oracle: Any, *data: Any, l2: float = 0.0, nonconvex: float = 0.0
     import numpy as np
 
     of_kind(oracle, Oracle, "oracle", "bt.Oracle(model, loss='mse', params=params)")
+    if oracle.reduction != "mean":
+        found = f'found "{oracle.reduction}"'
+        raise ValueError(f'an oracle of a problem needs reduction="mean", the mean loss of its samples, {found}')
     arrays = samples_of(data)
     params = oracle.params
+    _check_trainable(params)
 
     def mean(x: NDArray[np.float64], samples: NDArray[np.int64]) -> tuple[float, NDArray[np.float64]]:
+        _check_trainable(params)
         # NumPy converts in a loop without one call per number.
         np.copyto(np.asarray(params.values), x, casting="same_kind")
         value, gradient = oracle(*(part[samples] for part in arrays))
@@ -213,3 +225,12 @@ def from_oracle(oracle: Any, *data: Any, l2: float = 0.0, nonconvex: float = 0.0
     if not arrays:
         raise ValueError("an oracle needs data: give arrays with one row per sample")
     return FiniteSum(mean, len(arrays[0]), len(params.values), l2=l2, nonconvex=nonconvex)
+
+
+def _check_trainable(params: Parameters) -> None:
+    """Raises ValueError for frozen numbers, which methods, regularisers and proximal terms would change."""
+    if n_frozen := params.n - params.n_trainable:
+        raise ValueError(
+            f"methods change all numbers of an oracle's Parameters, found {n_frozen} of {params.n} frozen: unfreeze "
+            "them, or give frozen layers Parameters of their own, and the others to bt.Oracle(model, params=others)"
+        )
