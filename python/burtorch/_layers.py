@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from burtorch import _core
 from burtorch._core import Array, Parameters, Tensor, TokenIds, Vector, affine, token_affine, token_embedding
 from burtorch._module import Module
+from burtorch._pickling import reduce_ex
 from burtorch._tokens import Tokens
 
 TYPE_CHECKING = False
@@ -178,6 +179,8 @@ class Linear(_core.DenseCall, Module):
     def __repr__(self) -> str:
         return repr(self._layer)
 
+
+_core.Linear.__reduce_ex__ = reduce_ex  # type: ignore[method-assign]
 
 _PARTS = (Vector, Tensor)
 

@@ -12,6 +12,7 @@ from types import MemberDescriptorType, ModuleType
 from weakref import ProxyTypes
 
 from burtorch._core import Array, Parameters, Tensor, Value
+from burtorch._pickling import reduce_ex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -226,6 +227,8 @@ class Module:
             OSError: the file cannot be read.
         """
         _models().load(self, path)
+
+    __reduce_ex__ = reduce_ex
 
     def zero_grad(self) -> None:
         """Sets only the gradients of its Tensors to zero."""

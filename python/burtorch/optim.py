@@ -5,5 +5,9 @@ only those numbers.
 """
 
 from burtorch._core import SGD, Adam, AdamW, Schedule, clip_grad_norm
+from burtorch._pickling import reduce_ex as _reduce_ex
 
 __all__ = ["SGD", "Adam", "AdamW", "Schedule", "clip_grad_norm"]
+
+SGD.__reduce_ex__ = _reduce_ex  # type: ignore[method-assign]
+Adam.__reduce_ex__ = _reduce_ex  # type: ignore[method-assign]

@@ -46,7 +46,7 @@ MODELS = {
 }
 COPIES = {
     "deepcopy": copy.deepcopy,
-    **{f"pickle {k}": lambda x, k=k: pickle.loads(pickle.dumps(x, protocol=k)) for k in range(2, 6)},
+    **{f"pickle {k}": lambda x, k=k: pickle.loads(pickle.dumps(x, protocol=k)) for k in range(6)},
 }
 
 
