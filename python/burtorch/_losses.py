@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from burtorch._core import Array, TokenIds, Vector, mean, softmax_cross_entropy
+from burtorch._module import check_callable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ __all__ = ["of_outputs"]
 
 def of_outputs(model: Callable[[Any], Any], loss: str) -> Callable[[Any, Any], Any]:
     """The loss "cross_entropy" or "mse" of a sample, computed from the outputs of the model for it."""
+    check_callable(model)
 
     def cross_entropy(x: Any, y: Any) -> Any:
         return softmax_cross_entropy(model(x), y)

@@ -180,6 +180,11 @@ class Module:
         1
     """
 
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "forward" in vars(cls) and not any("__call__" in vars(kind) for kind in cls.__mro__):
+            cls.__call__ = _call_of_forward  # type: ignore[method-assign]
+
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Dotted names and Tensors, each Tensor once."""
         return named_parameters(self)
@@ -265,6 +270,25 @@ class Module:
     def n_parameters(self) -> int:
         """The number of its parameters."""
         return sum(_size(tensor) for tensor in self.parameters())
+
+
+def _call_of_forward(self: Module, *inputs: Any, **named: Any) -> Any:
+    """The call of a module whose class defines ``forward``, as PyTorch's do, and no ``__call__``."""
+    check_callable(self)
+    return _call_of(type(self)).__get__(self)(*inputs, **named)  # of another base class
+
+
+def check_callable(model: object) -> None:
+    """Raises TypeError for a module with ``forward`` and no ``__call__``."""
+    if isinstance(model, Module) and _call_of(type(model)) is None:
+        name = type(model).__name__
+        raise TypeError(f"{name} defines forward and no __call__: rename forward to __call__, which calls run")
+
+
+def _call_of(kind: type) -> Any:
+    """The ``__call__`` of a class or of its bases, or None."""
+    calls = (vars(base).get("__call__") for base in kind.__mro__)
+    return next((call for call in calls if call not in (None, _call_of_forward)), None)
 
 
 def _models() -> Any:

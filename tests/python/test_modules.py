@@ -420,3 +420,44 @@ def test_any_callable_takes_a_loss_of_its_outputs():
     w = params.tensor((2, 3), init=0.5)
     oracle = bt.Oracle(lambda x: w @ x, loss="cross_entropy", params=params)
     assert oracle.loss(X, CLASSES) == pytest.approx(math.log(2.0))
+
+
+def test_a_module_with_forward_says_that_calls_run_call():
+    class Forward(bt.nn.Module):
+        def __init__(self, params):
+            self.layer = bt.nn.Linear(params, 2, 1)
+
+        def forward(self, x):
+            return self.layer(x)
+
+    class Template(bt.nn.Module):
+        def __call__(self, x):
+            return self.forward(x)
+
+    class FromTemplate(Template, Forward):
+        pass
+
+    class FromForward(Forward, Template):
+        pass
+
+    class Renamed(Forward):
+        __call__ = Forward.forward
+
+    params = bt.Parameters(dtype="float64")
+    model, x, y = Forward(params), np.ones((3, 2)), np.ones((3, 1))
+    expected = "Forward defines forward and no __call__: rename forward to __call__"
+    for use in (
+        lambda: model(x[0]),
+        lambda: bt.Oracle(model, loss="mse"),
+        lambda: bt.Oracle(model, loss="cross_entropy", params=params),
+        lambda: bt.Oracle(model, params=params)(x, y),
+        lambda: bt.Oracle(model, params=params, lanes=1)(x, y),
+    ):
+        with pytest.raises(TypeError, match=expected):
+            use()
+    for kind in (FromTemplate, FromForward, Renamed):
+        own = kind(params)
+        assert np.array_equal(own(x[0]), own.layer(x[0]))
+        assert bt.Oracle(own, loss="mse", params=params).loss(x, y) >= 0.0
+    with pytest.raises(TypeError, match="not callable"):
+        bt.nn.Module()(x)
