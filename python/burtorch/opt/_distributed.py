@@ -13,7 +13,7 @@ from burtorch.opt._arguments import probability
 from burtorch.opt._base import Method, squared
 from burtorch.opt._clients import divided
 from burtorch.opt._engines import agree, engine_of
-from burtorch.opt._methods import page_step
+from burtorch.opt._methods import page_step, pl_rate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -325,6 +325,10 @@ class MARINA(_Compressed):
         self._without_prox(f"{type(self).__name__} with pl")
         return min(page_step(c.L, spread, 2.0 * K), self.p / (2.0 * c.mu) if c.mu else math.inf)
 
+    def rate(self) -> float:
+        """The proven factor of Phi per step, with `pl` and steps of at most those of "theory"."""
+        return pl_rate(self)
+
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
         """Phi of the theorem; None without f_star."""
         if self.f_star is None:
@@ -381,6 +385,10 @@ class EF21(_Compressed):
             return 1.0 / (c.L + c.L_AM * math.sqrt(beta / theta))
         self._without_prox(f"{type(self).__name__} with pl")
         return min(1.0 / (c.L + c.L_AM * math.sqrt(2.0 * beta / theta)), theta / (2.0 * c.mu) if c.mu else math.inf)
+
+    def rate(self) -> float:
+        """The proven factor of Phi per step, with `pl` and steps of at most those of "theory"."""
+        return pl_rate(self)
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
         """Phi of the theorem; None without f_star."""

@@ -45,6 +45,22 @@ def page_step(L: float, spread: float, K: float) -> float:
     return 1.0 / (L + math.sqrt(K) * spread)
 
 
+def pl_rate(method: Any) -> float:
+    """1 - step mu, the factor of the Polyak-Lojasiewicz case of a method."""
+    if not method.pl:
+        raise ValueError(f"the theory of {type(method).__name__} has a rate only with pl=True")
+    return rate_of(method)
+
+
+def rate_of(method: Method) -> float:
+    """1 - step mu, after a check that the theorem covers the step."""
+    largest = method.theory_step()
+    if method.gamma > largest * (1.0 + 1e-12):
+        name = type(method).__name__
+        raise ValueError(f"the theory of {name} covers steps up to {largest:g}, found {method.gamma:g}")
+    return 1.0 - method.gamma * method.constants.mu
+
+
 def optimal_batch(n: int, L: float, L_max: float, mu: float, spread: float, eps: float) -> float:
     """The batch size of `Nice` with the least oracle calls of SGD to E |x - x*|^2 <= eps (Gower et al. 2019, Section
     4).
@@ -95,6 +111,11 @@ class GD(Method):
     def theory_step(self) -> float:
         """1/L."""
         return 1.0 / self.constants.L
+
+    def rate(self) -> float:
+        """The proven factor of |x - x*|^2 per step, for convex f and steps of at most 1/L."""
+        self._if_convex("f")
+        return rate_of(self)
 
 
 class SGD(Method):
@@ -329,6 +350,10 @@ class PAGE(Method):
             return page_step(c.L, spread, K)
         self._without_prox("PAGE with pl")
         return min(page_step(c.L, spread, 2.0 * K), self.p / (2.0 * c.mu) if c.mu else float("inf"))
+
+    def rate(self) -> float:
+        """The proven factor of Phi per step, with `pl` and steps of at most those of "theory"."""
+        return pl_rate(self)
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
         """Phi of the theorem; None without f_star."""

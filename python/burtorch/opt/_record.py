@@ -57,6 +57,8 @@ def bar_of(progress: bool, steps: int | None) -> Any:
     """A progress bar, or one that shows nothing."""
     if not progress:
         return _NoBar()
-    from tqdm import tqdm
-
+    try:
+        from tqdm import tqdm
+    except ImportError as error:
+        raise ImportError(f"progress=True needs tqdm (pip install tqdm): {error}", name=error.name) from error
     return tqdm(total=steps, unit="step")
