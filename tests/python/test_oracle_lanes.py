@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 
+import numpy as np
 import pytest
 
 import burtorch as bt
@@ -137,3 +138,39 @@ def test_weights_that_are_not_finite_are_results(model, n):
     assert any(math.isnan(g) for g in grad)
     params.values[params.n - 1] = 0.0
     assert math.isfinite(bt.Oracle(model)(*batch(n))[0])
+
+
+def of_axes(params, body, **options):
+    oracle = bt.Oracle(body, params=params, **options)
+    x, y = np.random.default_rng(4).normal(size=(11, 3)), np.arange(11.0)
+    out = np.empty(params.n, params.dtype)
+    loss = oracle(x, y, out=out)[0]
+    assert oracle.loss(x, y) == pytest.approx(loss, rel=1e-6)
+    inside = np.array(oracle(x, y)[1])
+    np.testing.assert_allclose(inside, out, rtol=1e-6, atol=1e-6)
+    return loss, out, oracle.losses(x, y), np.asarray(oracle.per_sample_grads(x, y))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["penalty", "softmax", "rows"])
+def test_tensors_with_axes_are_arrays_sample_by_sample(name, dtype):
+    params = bt.Parameters(dtype=dtype, seed=1)
+    w = params.tensor((2, 3), init="normal")
+    body = {
+        "penalty": lambda x, y: ((w @ x) ** 2).sum() * y + 0.1 * (w * w).sum(),
+        "softmax": lambda x, y: (bt.softmax(w / 2) @ x).sum() * y,
+        "rows": lambda x, y: ((w * 2)[0] @ x) * y,
+    }[name]
+
+    def untraceable(x, y):
+        if isinstance(x, bt.Array):
+            raise NotImplementedError("not with Arrays")
+        return body(x, y)
+
+    expected = of_axes(params, body)
+    close = {"rtol": 2e-5, "atol": 2e-5} if dtype == "float32" else {"rtol": 1e-12, "atol": 1e-12}
+    for found in (of_axes(params, body, lanes=1), of_axes(params, untraceable)):
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_allclose(x, y, **close)
+    with pytest.raises(TypeError, match="give Arrays, which have no lanes"):
+        of_axes(params, body, lanes=4)

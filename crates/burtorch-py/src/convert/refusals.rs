@@ -21,6 +21,8 @@ thread_local! {
     static NEEDS_ARRAYS: Cell<NeedsArrays> = const { Cell::new(NeedsArrays::No) };
     /// Whether a Value or Vector has been refused beside an Array.
     static MET_VALUES: Cell<bool> = const { Cell::new(false) };
+    /// Whether a Tensor with several axes was used elementwise on a graph without Arrays.
+    static MET_AXES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether a body that failed with Values should be traced with Arrays.
@@ -73,6 +75,16 @@ pub fn meet_values() {
 /// Whether one has been since the last call of this function.
 pub fn met_values() -> bool {
     MET_VALUES.take()
+}
+
+/// Records that a Tensor with several axes was used elementwise on a graph without Arrays, which gives a Vector of all its numbers.
+pub fn meet_axes() {
+    MET_AXES.set(true);
+}
+
+/// Whether one has been since the last call of this function.
+pub fn met_axes() -> bool {
+    MET_AXES.take()
 }
 
 /// Refuses Values where Arrays are needed. A trace that ends with this error is repeated with Arrays.

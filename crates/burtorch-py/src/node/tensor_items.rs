@@ -10,7 +10,7 @@ use crate::array::eager::{current_graph, home_of};
 use crate::array::functions::{any_array, array_of, array_of_tensor};
 use crate::array::index::item;
 use crate::convert::errors::instead;
-use crate::convert::refusals::{is_tracing, needs_arrays};
+use crate::convert::refusals::{is_tracing, meet_axes, needs_arrays};
 use crate::params::PyTensor;
 
 /// Whether indices choose numbers that lie in sequence: integers, then one slice, then all of the other axes.
@@ -50,7 +50,11 @@ pub fn is_of_arrays(operands: &[Bound<'_, PyAny>]) -> PyResult<bool> {
     if is_tracing() {
         return Err(needs_arrays(tensor.py(), "a Tensor of several dimensions"));
     }
-    Ok(home_of(&current_graph(tensor.py())?).is_ok())
+    let has_arrays = home_of(&current_graph(tensor.py())?).is_ok();
+    if !has_arrays {
+        meet_axes();
+    }
+    Ok(has_arrays)
 }
 
 /// Attributes of Arrays that Tensors do not have: a Tensor has numbers and gradients of its own, and is not an array of NumPy.

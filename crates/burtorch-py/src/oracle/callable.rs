@@ -8,28 +8,20 @@
 use std::ops;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use burtorch_core::erased::{AnyNumber, AnyNumbersMut, GradientTarget, Room, ScalarType, Seed};
 use burtorch_core::oracle::{OracleMemory, Until};
-use burtorch_core::sync::Stop;
-use burtorch_core::{DType, Error, Lanes, SweepOptions, Total};
+use burtorch_core::{DType, Error, Lanes, Total};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::engine::{Engine, Want, WantSample, WantUntil};
 use super::kernel_parameters::{KernelParameters, in_params};
-use super::parts::largest_of;
 use super::samples::between_samples;
 use super::traced::{Traced, with_signs};
 use crate::compress::AnyLargest;
-use crate::convert::buffer::{CallerMemory, read_either, type_name};
-use crate::convert::entry::check_signals;
+use crate::convert::buffer::{CallerMemory, read_either};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor};
-use crate::convert::stop::stopped;
-use crate::graph::cell::AnyGraph;
-use crate::graph::parameters::with_gradients_of;
-use crate::graph::{PyGraph, enter, leave};
-use crate::node::of_graph::node_of;
+use crate::graph::PyGraph;
 use crate::node::token_ids::PyTokenIds;
 use crate::node::vector::{PyVector, wrap};
 use crate::params::{PyParameters, with_params, zeros};
@@ -37,12 +29,12 @@ use crate::trace::batches::Of;
 
 /// A callable and the graphs it builds on, one for each number of lanes that was needed.
 pub struct CallableEngine {
-    call: Py<PyAny>,
+    pub(super) call: Py<PyAny>,
     pub(super) params: Py<PyParameters>,
-    lanes: Lanes,
+    pub(super) lanes: Lanes,
     total: Total,
     /// Indexed by the logarithm of their lanes.
-    graphs: [Option<Py<PyGraph>>; 7],
+    pub(super) graphs: [Option<Py<PyGraph>>; 7],
     /// The last batch, unless `given` has not been read yet.
     batch: Option<(Side, Side)>,
     /// The callable as a program.
@@ -92,7 +84,7 @@ impl Side {
     }
 
     /// Samples `first..first + n` in `lanes` lanes, the last one repeated if there are fewer, in the form for the model.
-    fn group<'py>(
+    pub(super) fn group<'py>(
         &self,
         graph: &Bound<'py, PyGraph>,
         first: usize,
@@ -369,123 +361,6 @@ impl CallableEngine {
             Ok(())
         })
     }
-
-    fn groups(
-        &mut self,
-        py: Python<'_>,
-        batch: (&Side, &Side),
-        samples: ops::Range<usize>,
-        lanes: Lanes,
-        pass: &mut Pass<'_>,
-    ) -> PyResult<Vec<f64>> {
-        let mut losses = Vec::with_capacity(samples.len());
-        while losses.len() < samples.len() {
-            check_signals(py)?;
-            if Stop::ends_work() {
-                return Err(stopped(py));
-            }
-            let first = samples.start + losses.len();
-            let left = samples.end - first;
-            let (width, _) = match self.params.get().dtype_of() {
-                DType::Float32 => lanes.next::<f32>(left, false),
-                // Python graphs have at most 8 lanes of float64.
-                _ if lanes == Lanes::Auto => lanes.next::<f64>(left.min(8), false),
-                _ => lanes.next::<f64>(left, false),
-            };
-            self.group(py, batch, (first, left.min(width)), width, pass, &mut losses)?;
-        }
-        Ok(losses)
-    }
-
-    /// The losses of `n` samples from `first` on, in `lanes` lanes.
-    fn group(
-        &mut self,
-        py: Python<'_>,
-        (x, y): (&Side, &Side),
-        (first, n): (usize, usize),
-        lanes: usize,
-        pass: &mut Pass<'_>,
-        losses: &mut Vec<f64>,
-    ) -> PyResult<()> {
-        let graph = self.graph(py, lanes)?;
-        graph.get().with(py, |cell| {
-            cell.graph.clear().or_raise(py)?;
-            cell.after_rewind();
-            Ok(())
-        })?;
-        enter(&graph)?;
-        let call = || {
-            let x = x.group(&graph, first, n, lanes)?;
-            if y.is_absent {
-                return self.call.bind(py).call1((x,));
-            }
-            self.call.bind(py).call1((x, y.group(&graph, first, n, lanes)?))
-        };
-        let called = catch_unwind(AssertUnwindSafe(call));
-        leave(&graph)?;
-        let called = called.unwrap_or_else(|panic| resume_unwind(panic))?;
-        let found = type_name(&called);
-        if found != "Value" {
-            let message = format!("the loss of one sample must be one number that depends on it, found {found}");
-            return Err(PyTypeError::new_err(message));
-        }
-        let loss = node_of(py, &graph, &called)?;
-        let is_first = losses.is_empty();
-        graph.get().with(py, |cell| {
-            let parameters = &cell.parameters;
-            let graph = &mut cell.graph;
-            match graph.number(loss, false).or_raise(py)? {
-                AnyNumber::Lanes(lanes) => losses.extend_from_slice(&lanes[..n]),
-                _ => losses.push(graph.float(loss).or_raise(py)?),
-            }
-            let (adjoint, out) = match pass {
-                Pass::Losses => return Ok(()),
-                Pass::Gradient(adjoint, out) => (adjoint, out),
-                Pass::Largest(largest) => {
-                    let taken = with_gradients_of(py, parameters, &self.params, |all, place| {
-                        largest_of(&mut **graph, loss, (all, place), largest)
-                    });
-                    return taken?.or_raise(py);
-                }
-            };
-            let seed = Seed { adjoint: *adjoint, lanes: Some(n) };
-            let single = graph.scalar_type().elem == DType::Float32;
-            let memory = out.as_mut().map(|out| match single {
-                true => AnyNumbersMut::F32(out.slice_mut()),
-                false => AnyNumbersMut::F64(out.slice_mut()),
-            });
-            let options = SweepOptions::default();
-            // The first group overwrites the gradients, the others add.
-            with_gradients_of(py, parameters, &self.params, |all, place| {
-                let target = match (is_first, memory) {
-                    (true, memory) => GradientTarget::Overwritten(place, memory),
-                    (false, Some(memory)) => GradientTarget::AddedIn(place, memory),
-                    (false, None) => GradientTarget::Added,
-                };
-                graph.sweep(loss, seed, all, target, options, None)
-            })?
-            .or_raise(py)
-        })
-    }
-
-    /// The graph with this number of lanes.
-    fn graph<'py>(&mut self, py: Python<'py>, lanes: usize) -> PyResult<Bound<'py, PyGraph>> {
-        let single = self.params.get().dtype_of() == DType::Float32;
-        let place = lanes.ilog2() as usize;
-        let slot = self.graphs.get_mut(place).ok_or(Error::MissingParameters).or_raise(py)?;
-        if let Some(graph) = slot {
-            return Ok(graph.bind(py).clone());
-        }
-        let elem = if single { DType::Float32 } else { DType::Float64 };
-        let new = AnyGraph::make(ScalarType { elem, lanes }, Room::Growing).or_raise(py)?;
-        let graph = Bound::new(py, PyGraph::around(new, false))?;
-        graph.get().with(py, |cell| {
-            cell.holds_samples = true;
-            Ok(())
-        })?;
-        *slot = Some(graph.clone().unbind());
-        Ok(graph)
-    }
 }
 
 impl Engine for CallableEngine {
@@ -509,7 +384,10 @@ impl Engine for CallableEngine {
 
     fn sample(&mut self, py: Python<'_>, k: usize, want: WantSample<'_>) -> PyResult<f64> {
         let mut pass = match want {
-            WantSample::Largest(largest) => Pass::Largest(largest),
+            WantSample::Largest(largest) => match self.largest_of_row(py, k, largest)? {
+                Some(loss) => return Ok(loss),
+                None => Pass::Largest(largest),
+            },
             WantSample::Gradient(out) => Pass::Gradient(1.0, out),
             WantSample::Row(mut out) => match self.row(py, k, out.as_mut())? {
                 Some(loss) => return Ok(loss),

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use burtorch_core::kernels::{sgd_update, sum_squares};
+use burtorch_core::kernels::{add_to, sgd_update, sum_squares};
 use burtorch_core::params::WantedSet;
 use burtorch_core::{Error, Float, LaneFloat, Parameters};
 use pyo3::prelude::*;
@@ -63,6 +63,10 @@ pub trait KernelParameters {
     fn put_back(&mut self, before: &[f64]);
     /// Sets the gradients to 0, or those in `out`.
     fn zero(&mut self, out: Option<&mut CallerMemory>);
+    /// Exchanges the gradients with those in memory.
+    fn exchange_gradients(&mut self, with: &mut CallerMemory) -> burtorch_core::Result<()>;
+    /// Adds a gradient to the numbers in `out`.
+    fn add(&self, gradient: &CallerMemory, out: &mut CallerMemory) -> burtorch_core::Result<()>;
     /// One step of gradient descent.
     fn descend(&mut self, lr: f64) -> burtorch_core::Result<()>;
     /// The norm of the gradients.
@@ -190,6 +194,16 @@ impl<E: LaneFloat + Number> KernelParameters for Parameters<'static, E> {
             Some(out) => out.slice_mut().fill(E::from_f64(0.0)),
             None => self.zero_grad(),
         }
+    }
+
+    fn exchange_gradients(&mut self, with: &mut CallerMemory) -> burtorch_core::Result<()> {
+        self.grads_mut().swap_with_slice(with.slice_mut());
+        Ok(())
+    }
+
+    fn add(&self, gradient: &CallerMemory, out: &mut CallerMemory) -> burtorch_core::Result<()> {
+        add_to(gradient.slice::<E>(), out.slice_mut());
+        Ok(())
     }
 
     fn descend(&mut self, lr: f64) -> burtorch_core::Result<()> {

@@ -8,6 +8,7 @@ mod call;
 mod callable;
 mod contexts;
 mod engine;
+mod groups;
 mod kernel_parameters;
 mod parts;
 mod rows;

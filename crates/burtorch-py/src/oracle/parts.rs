@@ -240,10 +240,18 @@ impl CallableEngine {
 }
 
 /// Takes the largest numbers of a whole gradient.
-fn take_whole(largest: &mut AnyLargest, all: &CallerMemory) -> burtorch_core::Result<()> {
+pub(super) fn take_whole(largest: &mut AnyLargest, all: &CallerMemory) -> burtorch_core::Result<()> {
     match largest {
         AnyLargest::F32(largest) => largest.take(0, all.slice()),
         AnyLargest::F64(largest) => largest.take(0, all.slice()),
+    }
+}
+
+/// Takes the largest numbers of one of several gradients.
+pub(super) fn take_row(largest: &mut AnyLargest, all: &CallerMemory, row: Range<usize>) -> burtorch_core::Result<()> {
+    match largest {
+        AnyLargest::F32(largest) => largest.take(0, &all.slice()[row]),
+        AnyLargest::F64(largest) => largest.take(0, &all.slice()[row]),
     }
 }
 

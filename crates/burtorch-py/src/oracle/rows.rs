@@ -7,7 +7,9 @@ use pyo3::prelude::*;
 
 use super::callable::CallableEngine;
 use super::kernel_parameters::in_params;
+use super::parts::take_row;
 use super::traced::{Block, need_only};
+use crate::compress::AnyLargest;
 use crate::convert::buffer::CallerMemory;
 use crate::convert::errors::IntoPython;
 use crate::params::zeros;
@@ -21,14 +23,32 @@ const SAMPLES: usize = 256;
 impl CallableEngine {
     /// The loss of sample `k`, with its gradient, if the callable has a program for several samples.
     pub(super) fn row(&mut self, py: Python<'_>, k: usize, out: Option<&mut CallerMemory>) -> PyResult<Option<f64>> {
+        let params = self.params.clone_ref(py);
+        let Some((block, at)) = self.block_with(py, k)? else { return Ok(None) };
+        in_params(&params, py, |params| params.take_row(&block.gradients, at, out))?;
+        Ok(Some(block.losses[at]))
+    }
+
+    /// The same with the largest numbers of its gradient.
+    pub(super) fn largest_of_row(
+        &mut self,
+        py: Python<'_>,
+        k: usize,
+        largest: &mut AnyLargest,
+    ) -> PyResult<Option<f64>> {
+        let d = self.n_parameters(py)?;
+        let Some((block, at)) = self.block_with(py, k)? else { return Ok(None) };
+        take_row(largest, &block.gradients, at * d..(at + 1) * d).or_raise(py)?;
+        Ok(Some(block.losses[at]))
+    }
+
+    /// The block with sample `k`, and its place there, if the callable has a program for several samples.
+    fn block_with(&mut self, py: Python<'_>, k: usize) -> PyResult<Option<(&Block, usize)>> {
         let has = |block: &Block| (block.first..block.first + block.losses.len()).contains(&k);
         if !self.traced.block.as_ref().is_some_and(has) && !self.compute_block(py, k)? {
             return Ok(None);
         }
-        let Some(block) = &self.traced.block else { return Ok(None) };
-        let at = k - block.first;
-        in_params(&self.params, py, |params| params.take_row(&block.gradients, at, out))?;
-        Ok(Some(block.losses[at]))
+        Ok(self.traced.block.as_ref().map(|block| (block, k - block.first)))
     }
 
     /// Computes the gradients of samples from `k` on; returns whether that is possible.
