@@ -216,14 +216,13 @@ fn ranges(c: &mut Criterion) {
     let (mut m, mut v) = (vec![0.0; n], vec![0.0; n]);
     measure(c, "optimiser step f32", "sgd", n, || sgd_update(1e-9, black_box(&g), &mut x));
     let step = Adam {
-        lr: 1e-9,
-        beta1: 0.9,
-        beta2: 0.999,
+        rate: 1e-8,
+        first: [0.9, 0.1],
+        second: [0.999, 0.001],
+        correction: 0.001,
         eps: 1e-8,
-        weight_decay: 0.0,
-        decoupled: false,
-        correction1: 0.1,
-        correction2: 0.001,
+        added: 0.0,
+        kept: 1.0,
     };
     measure(c, "optimiser step f32", "adam", n, || {
         adam_update(&step, black_box(&g), &mut m, &mut v, &mut x);

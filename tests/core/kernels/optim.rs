@@ -51,30 +51,30 @@ fn sgd<E: Float>() {
 
 fn adam<E: Float>(decoupled: bool) {
     let (beta1, beta2, t) = (0.9_f64, 0.999_f64, 3);
-    let [lr, b1, b2, eps, decay] = [0.01, beta1, beta2, 1e-8, 0.1].map(E::of);
+    let (lr, eps, decay): (f64, f64, f64) = (0.01, 1e-8, 0.1);
     let (c1, c2) = (1.0 - beta1.powi(t), 1.0 - beta2.powi(t));
+    let (added, kept) = if decoupled { (0.0, 1.0 - lr * decay) } else { (decay, 1.0) };
     let step = Adam {
-        lr,
-        beta1: b1,
-        beta2: b2,
-        eps,
-        weight_decay: decay,
-        decoupled,
-        correction1: E::of(c1),
-        correction2: E::of(c2),
+        rate: E::of(lr / c1),
+        first: [beta1, 1.0 - beta1].map(E::of),
+        second: [beta2, 1.0 - beta2].map(E::of),
+        correction: E::of(c2),
+        eps: E::of(eps),
+        added: E::of(added),
+        kept: E::of(kept),
     };
     steps::<E>(
         |g, m, v, x| adam_update(&step, g, m, v, x),
         |[g, m, v, x], [first, second, out]| {
-            // 1 - beta2 in the kernel's type, which differs from that in f64.
-            let [b1, b2, lr, decay]: [f64; 4] = [b1, b2, lr, decay].map(Into::into);
-            let g = if decoupled { g } else { g + decay * x };
-            let (m, v) = (b1 * m + (1.0 - b1) * g, b2 * v + (1.0 - b2) * g * g);
+            let [rate, c2, added, kept]: [f64; 4] = [step.rate, step.correction, step.added, step.kept].map(Into::into);
+            let [[b1, s1], [b2, s2]]: [[f64; 2]; 2] = [step.first, step.second].map(|shares| shares.map(Into::into));
+            let g = g + added * x;
+            let (m, v) = (b1 * m + s1 * g, b2 * v + s2 * g * g);
             near(first, m, 4.0, 8.0, "first moment");
             near(second, v, 5.0, 8.0, "second moment");
-            let kept = if decoupled { x * (1.0 - lr * decay) } else { x };
+            let kept = x * kept;
             // The relative error of a small second moment is large; that of the step is bounded by the step.
-            let change = lr / c1 * m / ((v / c2).sqrt() + 1e-8);
+            let change = rate * m / ((v / c2).sqrt() + eps);
             near(out, kept - change, x.abs() + change.abs() * 4.0, 200.0, "adam");
         },
     );

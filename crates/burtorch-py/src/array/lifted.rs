@@ -16,6 +16,9 @@ use crate::convert::errors::IntoPython;
 use crate::convert::refusals::is_tracing;
 use crate::graph::{PyGraph, wants_no_grad};
 
+/// The owner of Arrays, and operands of them.
+type Lifted<'py> = (Bound<'py, ArrayTrace>, Vec<Bound<'py, PyAny>>);
+
 /// Whether an object is a Value, and whether a Vector.
 fn kind_of(object: &Bound<'_, PyAny>) -> PyResult<[bool; 2]> {
     static TYPES: [PyOnceLock<Py<PyType>>; 2] = [const { PyOnceLock::new() }; 2];
@@ -60,7 +63,7 @@ fn graph_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyGraph>> {
 pub(super) fn lifted_operands<'py>(
     trace: &Bound<'py, ArrayTrace>,
     operands: &[Bound<'py, PyAny>],
-) -> PyResult<Option<(Bound<'py, ArrayTrace>, Vec<Bound<'py, PyAny>>)>> {
+) -> PyResult<Option<Lifted<'py>>> {
     let py = trace.py();
     if trace.get().eager().is_none() || is_tracing() || current(py).is_some() {
         return Ok(None);

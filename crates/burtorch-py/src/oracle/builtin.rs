@@ -282,7 +282,7 @@ fn compute_any(
     stop: &mut (dyn FnMut() -> bool + Send),
 ) -> Result<f64, Error> {
     let Buffers { run, x, y, x_numbers, y_numbers, .. } = state;
-    let read = (read, &x[..], &y[..], &x_numbers[..], &y_numbers[..]);
+    let read = Numbers { read, tokens: x, classes: y, x_numbers, y_numbers };
     match (run, params) {
         (AnyRun::F32(run), AnyParameters::F32(params)) => {
             let held = if let Some(Floats::F32(held)) = held { Some(held) } else { None };
@@ -296,11 +296,20 @@ fn compute_any(
     }
 }
 
+/// The numbers of a batch that have been read.
+struct Numbers<'a> {
+    read: Read,
+    tokens: &'a [u32],
+    classes: &'a [u32],
+    x_numbers: &'a [f64],
+    y_numbers: &'a [f64],
+}
+
 fn compute_as<E: ErasedModels + Fill>(
     model: &AnyModel,
     run: &mut Run<E>,
     params: &mut Parameters<'_, E>,
-    ((read, tokens, classes, x_numbers, y_numbers), held): ((Read, &[u32], &[u32], &[f64], &[f64]), Option<&[E]>),
+    (Numbers { read, tokens, classes, x_numbers, y_numbers }, held): (Numbers<'_>, Option<&[E]>),
     part: Request<'_>,
     stop: &mut (dyn FnMut() -> bool + Send),
 ) -> Result<f64, Error> {

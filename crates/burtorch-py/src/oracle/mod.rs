@@ -22,7 +22,7 @@ use burtorch_core::sync::Stop;
 use burtorch_core::{DType, Lanes, Total};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::compress::{PyCompressor, PyDraw};
 use crate::convert::arguments::Count;
@@ -111,13 +111,16 @@ use engine::{Engine, Loss, Want};
 pub struct PyOracle {
     engine: Guarded<Box<dyn Engine>>,
     params: Py<PyParameters>,
+    /// What it was made of.
+    model: Py<PyAny>,
+    loss: Option<String>,
     total: Total,
     lanes: Lanes,
     threads: usize,
     /// The name of the model in messages.
     of: String,
 }
-collected!(PyOracle: engine, params);
+collected!(PyOracle: engine, params, model);
 
 #[pymethods]
 impl PyOracle {
@@ -161,6 +164,8 @@ impl PyOracle {
         Ok(PyOracle {
             engine: Guarded::new(engine, "the buffers of this Oracle"),
             params,
+            model: model.clone().unbind(),
+            loss: of_outputs.map(str::to_string),
             total,
             lanes,
             threads,
@@ -168,11 +173,30 @@ impl PyOracle {
         })
     }
 
+    /// An oracle of the copied model, with the same settings and no batch.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let (py, this) = (slf.py(), slf.get());
+        if this.model.bind(py).hasattr("__code__")? {
+            let message = "an Oracle of a function cannot be copied, because the function refers to the original's tensors; \
+                           make an Oracle of a module, or a new one of the copied parameters";
+            return Err(PyTypeError::new_err(message));
+        }
+        let named = PyDict::new(py);
+        named.set_item("reduction", this.reduction())?;
+        named.set_item("loss", &this.loss)?;
+        named.set_item("threads", this.threads)?;
+        if let Lanes::Of(n) = this.lanes {
+            named.set_item("lanes", n)?;
+        }
+        if model_of(this.model.bind(py)).is_err() {
+            named.set_item("params", &this.params)?;
+        }
+        let make = py.import("functools")?.getattr("partial")?.call((slf.get_type(),), Some(&named))?;
+        PyTuple::new(py, [make, PyTuple::new(py, [&this.model])?.into_any()])
+    }
+
     fn __repr__(&self) -> String {
-        let reduction = match self.total {
-            Total::Mean => "mean",
-            Total::Sum => "sum",
-        };
+        let reduction = self.reduction();
         let lanes = match self.lanes {
             Lanes::Auto => "\"auto\"".to_string(),
             Lanes::Of(n) => n.to_string(),

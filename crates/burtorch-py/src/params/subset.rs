@@ -188,6 +188,12 @@ impl PySubset {
         self.params.clone_ref(py)
     }
 
+    /// The same numbers of the copied Parameters.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let subset = self.params.bind(py).getattr("subset")?;
+        PyTuple::new(py, [subset, PyTuple::new(py, [self.indices(py)?])?.into_any()])
+    }
+
     fn __repr__(&self) -> String {
         format!("<Subset of {} parameters in {} ranges>", self.set.len(), self.set.ranges().len())
     }
