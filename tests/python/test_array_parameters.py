@@ -193,7 +193,7 @@ def test_tensors_with_axes_broadcast_as_arrays_do(operate):
                     expected = operate(x, y)
                 except ValueError:
                     expected = None
-                if expected is None or not is_of_arrays and a.shape != b.shape:
+                if expected is None or (not is_of_arrays and a.shape != b.shape):
                     with pytest.raises(ValueError, match=r"broadcast|expects operands of equal length"):
                         f(a, b)
                     continue

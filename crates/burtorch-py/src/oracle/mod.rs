@@ -188,11 +188,10 @@ impl PyOracle {
         if let Lanes::Of(n) = this.lanes {
             named.set_item("lanes", n)?;
         }
-        if model_of(this.model.bind(py)).is_err() {
-            named.set_item("params", &this.params)?;
-        }
-        let make = py.import("functools")?.getattr("partial")?.call((slf.get_type(),), Some(&named))?;
-        PyTuple::new(py, [make, PyTuple::new(py, [&this.model])?.into_any()])
+        let is_built_in = model_of(this.model.bind(py)).is_ok();
+        let params = (!is_built_in).then_some(&this.params);
+        let arguments = (&this.model, params, named).into_pyobject(py)?;
+        PyTuple::new(py, [py.import("burtorch._pickling")?.getattr("oracle")?, arguments.into_any()])
     }
 
     fn __repr__(&self) -> String {

@@ -190,8 +190,9 @@ impl PySubset {
 
     /// The same numbers of the copied Parameters.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let subset = self.params.bind(py).getattr("subset")?;
-        PyTuple::new(py, [subset, PyTuple::new(py, [self.indices(py)?])?.into_any()])
+        let subset = py.get_type::<PyParameters>().getattr("subset")?;
+        let arguments = (&self.params, self.indices(py)?).into_pyobject(py)?;
+        PyTuple::new(py, [subset, arguments.into_any()])
     }
 
     fn __repr__(&self) -> String {
