@@ -1,4 +1,4 @@
-"""Pickles of objects of Rust: how they are made again, also in protocols 0 and 1, which call ``__new__`` without arguments."""
+"""Pickles of objects of Rust: how they are made again, also in protocols 0 and 1, which call ``__new__`` alone."""
 
 from __future__ import annotations
 
