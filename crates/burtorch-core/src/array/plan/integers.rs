@@ -9,7 +9,7 @@ use super::place::Along;
 use crate::ops::Op;
 
 /// An elementwise op that is exact on integers.
-pub(super) fn row(row: Row, of: &[Vec<i64>; 2], to: &mut [i64]) {
+pub(in super::super) fn row(row: Row, of: &[Vec<i64>; 2], to: &mut [i64]) {
     let Row::Op(op) = row else { return };
     let [x, y] = of;
     for (k, to) in to.iter_mut().enumerate() {
@@ -45,7 +45,7 @@ fn floor_divide(x: i64, y: i64) -> i64 {
 }
 
 /// Whether a comparison holds.
-pub(super) fn compare(comparison: Comparison, x: i64, y: i64) -> bool {
+pub(in super::super) fn compare(comparison: Comparison, x: i64, y: i64) -> bool {
     match comparison {
         Comparison::Less => x < y,
         Comparison::LessEqual => x <= y,

@@ -84,6 +84,7 @@ use draft::{Carried, Drafts, Kept};
 pub use entry::PlanEntries;
 use factors::Factors;
 use inner::Pass;
+pub(super) use integers::{compare as compare_integers, row as integer_row};
 pub use math::ArrayFloat;
 pub(crate) use math::compute_formula;
 use memory::{Bank, assigned, bank, room};

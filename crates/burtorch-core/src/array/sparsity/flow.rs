@@ -7,14 +7,11 @@ use std::rc::Rc;
 
 use super::super::activity::moves;
 use super::super::dims::Dims;
-use super::super::instr::{
-    ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Reduce, SparseKind, Type,
-};
-use super::super::row::Row;
+use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Cumulate, Data, Dot, Element, Reduce, SparseKind, Type};
+use super::super::plan::{compare_integers, integer_row};
 use super::places::{groups, of_slices, of_view};
 use super::sets::Sets;
 use crate::error::Result;
-use crate::ops::Op;
 
 /// What is known of a value.
 #[derive(Clone, Default)]
@@ -176,18 +173,12 @@ fn computed(of: &Operands<'_>, n: usize) -> Option<Rc<[i64]>> {
     let y = if of.known.len() > 1 { of.numbers(1)? } else { x };
     let each = |f: &dyn Fn(i64, i64) -> i64| Some((0..n).map(|k| f(x[k], y[k])).collect());
     match &of.instr.op {
-        ArrayOp::Row(Row::Op(op)) => match *op {
-            Op::Add => each(&i64::wrapping_add),
-            Op::Sub => each(&i64::wrapping_sub),
-            Op::Mul => each(&i64::wrapping_mul),
-            Op::Neg => each(&|x, _| x.wrapping_neg()),
-            Op::Max => each(&i64::max),
-            Op::Min => each(&i64::min),
-            _ => None,
-        },
-        ArrayOp::Compare(Comparison::Less) => each(&|x, y| (x < y).into()),
-        ArrayOp::Compare(Comparison::LessEqual) => each(&|x, y| (x <= y).into()),
-        ArrayOp::Compare(Comparison::Equal) => each(&|x, y| (x == y).into()),
+        ArrayOp::Row(row) if row.of_integers() => {
+            let mut to = vec![0; n];
+            integer_row(*row, &[x.to_vec(), y.to_vec()], &mut to);
+            Some(to.into())
+        }
+        ArrayOp::Compare(comparison) => each(&|x, y| compare_integers(*comparison, x, y).into()),
         ArrayOp::Convert(Element::Int) => each(&|x, _| x),
         ArrayOp::Convert(Element::Mask) => each(&|x, _| (x != 0).into()),
         ArrayOp::Select => {
