@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -142,3 +143,22 @@ def test_running_sums_take_memory_by_the_number_of_inputs():
     f = bt.function(windows(lambda a, b: a * b))
     pattern = f.hessian_sparsity(np.ones(n))
     assert pattern.nnz == 2 * (n - 1)
+
+
+def test_the_pattern_of_a_recurrence_takes_time_by_its_entries():
+    def chain(x):
+        a = x[0]
+        for i in range(1, len(x)):
+            a = bt.sin(a) * 0.5 + x[i] * x[i - 1]
+        return a
+
+    f = bt.function(chain)
+    for n in (2, 30, 600):
+        x = np.linspace(0.0, 1.0, n)
+        f(x)
+        start = time.process_time()
+        pattern = f.hessian_sparsity(x)
+        assert time.process_time() - start < 0.5
+        dense = f.hessian(x)
+        assert not dense[pattern.toarray() == 0].any()
+    assert pattern.nnz == 599 * 599 + 2

@@ -12,6 +12,11 @@ use crate::error::Result;
 use crate::interrupt::{self, Work};
 use crate::ops::{Arity, Bend, Op, bend, bend_of_many};
 
+/// Whether one sorted set is part of another.
+fn is_subset(part: &[u32], of: &[u32]) -> bool {
+    part.len() <= of.len() && part.iter().all(|x| of.binary_search(x).is_ok())
+}
+
 /// The union of sorted sets.
 fn union(a: &[u32], b: &[u32]) -> Vec<u32> {
     let mut all = Vec::with_capacity(a.len() + b.len());
@@ -86,14 +91,22 @@ pub(super) fn hessian_pattern_within(program: &Program, most: usize) -> Result<O
     let sets = dependencies(program, needed)?;
     let mut work = Work::default();
     let mut rows = vec![Row::default(); program.n_differentiated()];
-    let (mut done, mut last) = (0_usize, (u32::MAX, u32::MAX));
-    for (a, b) in pairs {
+    // The last pair, and the one with most entries: later ones within these add none. Sets grow from node to node.
+    let (mut done, mut last, mut largest) = (0_usize, None, None);
+    for (a, b) in pairs.into_iter().rev() {
         let (xs, ys) = (&sets[a as usize], &sets[b as usize]);
-        let is_known = |x: u32, ys: &[u32]| x != u32::MAX && sets[x as usize] == *ys;
-        if is_known(last.0, xs) && is_known(last.1, ys) {
+        let size = xs.len() * ys.len();
+        let is_within = |pair: Option<(u32, u32)>| {
+            pair.is_some_and(|(a, b)| is_subset(xs, &sets[a as usize]) && is_subset(ys, &sets[b as usize]))
+        };
+        work.add(xs.len() + ys.len())?;
+        if is_within(last) || is_within(largest) {
             continue;
         }
-        last = (a, b);
+        last = Some((a, b));
+        if largest.is_none_or(|(a, b)| sets[a as usize].len() * sets[b as usize].len() < size) {
+            largest = last;
+        }
         let n = 8 + xs.len() + ys.len() + 2 * xs.len() * ys.len();
         done = done.saturating_add(n);
         if done > most {
