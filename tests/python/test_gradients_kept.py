@@ -160,9 +160,21 @@ def test_lists_of_arrays_keep_the_gradient_or_are_refused():
 
 def test_lists_of_values_keep_the_gradient_or_are_refused():
     v, w = bt.Value(1.0), bt.Value(2.0)
-    for refused in (lambda: bt.array([v, w]), lambda: bt.array([[v, 1.0]]), lambda: bt.array([bt.array(1.0), v])):
-        with pytest.raises(TypeError, match="Value"):
-            refused()
+    x = bt.array(3.0)
+    for make in (
+        lambda v, w, x: bt.array([v, w]),
+        lambda v, w, x: bt.array([[v, 1.0], [w, v]]),
+        lambda v, w, x: bt.array((x, v)),
+        lambda v, w, x: bt.array([bt.array([v, w]), [2.0, x]]),
+    ):
+        v.grad = w.grad = x.grad = 0.0
+        (make(v, w, x) ** 2).sum().backward()
+        expected = bt.grad(lambda v, w, x, make=make: (make(v, w, x) ** 2).sum(), argnums=(0, 1, 2))(1.0, 2.0, 3.0)
+        assert (v.grad, w.grad, x.grad) == expected
+    with pytest.raises(ValueError, match=r"shape|length|equal"):
+        bt.array([[v], [w, w]])
+    with pytest.raises(TypeError):
+        bt.array([v, "a"])
     for make in (np.array, np.asarray, lambda all: np.stack(all), lambda all: np.vstack(all)):
         y = make([v, w])
         assert y.dtype == object

@@ -27,6 +27,11 @@ fn kind_of(object: &Bound<'_, PyAny>) -> PyResult<[bool; 2]> {
     Ok([is(0, "Value")?, is(1, "Vector")?])
 }
 
+/// Whether an object is a Value or a Vector.
+pub(super) fn is_of_values(object: &Bound<'_, PyAny>) -> bool {
+    kind_of(object).is_ok_and(|kind| kind.contains(&true))
+}
+
 /// The Array of a Value or Vector of the graph of `home`; `None` of another object or graph.
 pub(super) fn lifted<'py>(
     home: &Bound<'py, ArrayTrace>,

@@ -11,7 +11,7 @@ use super::array::PyArray;
 use super::eager::{current_graph, floats, home_of};
 use super::functions::array_stack;
 use super::guard;
-use super::lifted::lifted;
+use super::lifted::{is_of_values, lifted};
 use super::methods::of;
 use super::numpy::NO_NUMBERS;
 use super::operands::{Operand, refuse_values};
@@ -275,9 +275,12 @@ fn is_array(x: &Bound<'_, PyAny>) -> bool {
     x.is_instance_of::<PyArray>()
 }
 
-/// Whether a nested list contains Arrays or numbers of Parameters.
+/// Whether a nested list contains Arrays, Values or numbers of Parameters.
 fn holds_arrays(data: &Bound<'_, PyAny>) -> PyResult<bool> {
-    contains(data, 0, &|x| is_array(x) || x.is_instance_of::<PyTensor>() || x.is_instance_of::<PyParameter>())
+    contains(data, 0, &|x| {
+        let is_read = x.is_instance_of::<PyTensor>() || x.is_instance_of::<PyParameter>();
+        is_array(x) || is_read || is_of_values(x)
+    })
 }
 
 /// A nested list that contains Arrays as one Array, with their gradients.

@@ -6,7 +6,7 @@
 //! and runs them. Knows no numbers.
 
 use burtorch_core::array::{ArrayProgram, Element, OverRows, Type, Variable};
-use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyTuple};
 
@@ -48,11 +48,7 @@ impl Argnums {
             return Ok(Argnums::One(k));
         }
         let many = which.extract::<Vec<isize>>();
-        let many = many.map_err(|error| instead(which.py(), error, PyTypeError::new_err(message)))?;
-        if many.is_empty() {
-            return Err(PyValueError::new_err("argnums names no argument; give at least one number"));
-        }
-        Ok(Argnums::Many(many))
+        many.map(Argnums::Many).map_err(|error| instead(which.py(), error, PyTypeError::new_err(message)))
     }
 
     /// Arguments, and the directions behind them: one for each selected argument.
@@ -374,7 +370,7 @@ impl Transform {
                 }
             }
         }
-        if by.is_empty() {
+        if by.is_empty() && self.argnums != Argnums::Many(Vec::new()) {
             return Err(PyTypeError::new_err(format!(
                 "{} has no float argument: integers have no gradient; pass floats, such as x.astype(float)",
                 self.text(py)
