@@ -615,11 +615,12 @@ short(
     *("no_grad", "parameter", "primitive", "primitive.defjvp", "primitive.defvjp", "memory"),
     *("optim.SGD", "optim.Adam", "optim.AdamW", "optim.Schedule", "optim.Schedule.rate", "optim.Schedule.step"),
     "optim.Schedule.__reduce__",
-    *("micrograd.Module", "nn.Tokens", "nn.Tokens.at", "nn.Tokens.rows"),
+    *("micrograd.Module", "nn.Tokens", "nn.Tokens.at", "nn.Tokens.rows", "Oracle.__reduce__"),
 )
 short("is refused at once", "Mark.__reduce__", "Value.__reduce__", "Vector.__reduce__")
 short(
     "a pass of a nanosecond or less for each of 10^7 numbers, all of it or nothing",
+    "Subset.__reduce__",
     *("Graph.zero_grad", "Graph.find_nonfinite", "Graph.labelled", "Graph.memory", "Parameters.zero_grad"),
     *("Parameters.find_nonfinite", "Parameters.freeze", "Parameters.unfreeze", "nn.find_nonfinite"),
     *("Oracle.subset", "Parameters.subset"),

@@ -197,9 +197,7 @@ def test_argnums_of_no_argument():
     def product(a, b):
         return a * b
 
-    assert bt.grad(product, argnums=())(1.0, 2.0) == ()
     assert bt.value_and_grad(product, argnums=())(3.0, 2.0) == (6.0, ())
-    assert bt.jacobian(product, argnums=())(1.0, 2.0) == ()
     assert bt.function(product).grad(1.0, 2.0, argnums=()) == ()
     for call in (
         lambda argnums: bt.grad(product, argnums=argnums),
