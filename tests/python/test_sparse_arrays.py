@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import burtorch as bt
+
+sys.path.insert(0, str(Path(__file__).parent))
+from array_programs import Program
+from imaginary_steps import UnsuitableError
 
 sparse = pytest.importorskip("scipy.sparse")
 
@@ -242,3 +249,46 @@ def test_long_arguments_are_traced_with_arrays():
 def test_a_body_of_single_numbers_stays_one_of_values():
     f = bt.function(lambda u: sum((u[i + 1] - u[i]) ** 2 for i in range(len(u) - 1)))
     assert f.sparse_hessian(np.zeros(5000)).nnz == 3 * 5000 - 2
+
+
+def random_program(seed):
+    """A program of arrays, its arguments, and the numbers of all its values."""
+    with np.errstate(all="ignore"):
+        program = Program(f"sparse {seed}")
+
+    def joined(*arguments):
+        values = list(arguments)
+        for step, of in program.steps:
+            values.append(program.applied(step, of, values, program.indices))
+        return np.concatenate([np.ravel(value) for value in values])
+
+    return joined, program.arguments
+
+
+def whole(blocks, arguments, rows):
+    return np.concatenate([np.reshape(b, (rows, a.size)) for b, a in zip(blocks, arguments, strict=True)], axis=1)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(25))
+def test_random_programs(seed):
+    try:
+        joined, x = random_program(seed)
+        with np.errstate(all="ignore"):
+            by = tuple(range(len(x)))
+            f = bt.function(joined)
+            n = f(*x).size
+            dense = whole(bt.jacobian(joined, argnums=by)(*x), x, n)
+            found = f.sparse_jacobian(*x)
+            np.testing.assert_allclose(found.toarray(), dense, rtol=1e-9, atol=1e-9 * max(1.0, np.abs(dense).max()))
+
+            def total(*x):
+                return np.sum(np.tanh(0.3 * joined(*x)) * np.cos(np.arange(n)))
+
+            hessian = bt.hessian(total, argnums=by)(*x)
+            dense = np.concatenate([whole(row, x, a.size) for row, a in zip(hessian, x, strict=True)])
+            found = bt.function(total).sparse_hessian(*x)
+            np.testing.assert_allclose(found.toarray(), dense, rtol=1e-9, atol=1e-9 * max(1.0, np.abs(dense).max()))
+    except (UnsuitableError, bt.TraceError):
+        # Bodies that need the numbers of Values.
+        pytest.skip("not a program of arrays alone")
