@@ -11,3 +11,4 @@ __all__ = ["SGD", "Adam", "AdamW", "Schedule", "clip_grad_norm"]
 
 SGD.__reduce_ex__ = _reduce_ex  # type: ignore[method-assign]
 Adam.__reduce_ex__ = _reduce_ex  # type: ignore[method-assign]
+del _reduce_ex
