@@ -97,3 +97,31 @@ def test_elementwise_results_keep_the_shape():
         assert isinstance(eager, bt.Array)
         np.testing.assert_allclose(eager.data, expected)
         np.testing.assert_allclose(bt.function(lambda z, call=call: call(w) + z * 0)(0.0), expected)
+
+
+@pytest.mark.parametrize(
+    "loss", [lambda w, x: (w * w).sum() * x, lambda w, x: bt.tanh(w).sum() + x * x], ids=["squares", "tanh"]
+)
+def test_branches_join_what_tensors_with_axes_give(loss):
+    params, w = made((4, 2))
+    with bt.Graph():
+        x = bt.Value(2.0)
+        sum((loss(w, x) for _ in range(3)), 0.0).backward()
+        expected = np.array(params.grads), x.grad
+    for build in (lambda f: bt.parallel(f, range(3)), by_branches):
+        params.zero_grad()
+        with bt.Graph():
+            x = bt.Value(2.0)
+            found = build(lambda _, x=x: loss(w, x))
+            (found[0] + found[1] + found[2]).backward()
+            np.testing.assert_allclose(params.grads, expected[0], rtol=1e-14)
+            np.testing.assert_allclose(x.grad, expected[1], rtol=1e-14)
+
+
+def by_branches(f):
+    graph, found = bt.current_graph(), []
+    for branch in graph.branches(3):
+        with branch:
+            found.append(f(None))
+    graph.join()
+    return found

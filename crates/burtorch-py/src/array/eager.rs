@@ -17,12 +17,12 @@ use super::append::Build;
 use super::array::PyArray;
 use super::lifted::hand_on;
 use super::numpy::NO_NUMBERS;
-use super::operands::{Operand, are_integers, check_dtype};
+use super::operands::{Operand, are_integers};
 use super::trace::{ArrayTrace, Eager};
 use crate::convert::errors::{IntoPython, busy, derived, to_python};
 use crate::convert::refusals::error_here;
 use crate::convert::signals::asked;
-use crate::graph::parameters::with_gradients;
+use crate::graph::parameters::{check_dtype, with_gradients};
 use crate::graph::{Arrays, PyGraph, wants_no_grad};
 use crate::params::{AnyParameters, PyParameters, with_params};
 
@@ -122,7 +122,7 @@ impl Eager {
                     input(data, dims, element)?
                 }
                 Operand::Param(set, start, dims) => {
-                    check_dtype(&set, dtype)?;
+                    check_dtype(dtype, [&set])?;
                     let key = (home.get().set(py, &set)?, start, dims);
                     match params.iter().find(|(known, _)| *known == key) {
                         Some(&(_, value)) => value,

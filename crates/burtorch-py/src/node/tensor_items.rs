@@ -40,7 +40,7 @@ pub fn shaped<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// Whether an elementwise operation on these is one of Arrays: because one is an Array, or a Tensor of several dimensions, whose
-/// shape the result has. Graphs without Arrays give a Vector of all numbers; a trace with Values is repeated with Arrays.
+/// shape the result has. Branches, and graphs without Arrays, give a Vector of all numbers; a trace with Values is repeated with Arrays.
 pub fn is_of_arrays(operands: &[Bound<'_, PyAny>]) -> PyResult<bool> {
     if any_array(operands) {
         return Ok(true);
@@ -50,7 +50,12 @@ pub fn is_of_arrays(operands: &[Bound<'_, PyAny>]) -> PyResult<bool> {
     if is_tracing() {
         return Err(needs_arrays(tensor.py(), "a Tensor of several dimensions"));
     }
-    let has_arrays = home_of(&current_graph(tensor.py())?).is_ok();
+    let graph = current_graph(tensor.py())?;
+    // The Arrays of a branch would not be joined.
+    if graph.get().with_as_is(tensor.py(), |cell| Ok(cell.is_branch()))? {
+        return Ok(false);
+    }
+    let has_arrays = home_of(&graph).is_ok();
     if !has_arrays {
         meet_axes();
     }
