@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burtorch._core import checkpoint
+from burtorch._core import _value_of
 from burtorch._core import vjp as _vjp
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
@@ -42,5 +42,5 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         return gradient if len(primals) > 1 else (gradient,)
 
     # Like all transforms, with Arrays; no gradient is computed here.
-    result = checkpoint(f)(*primals)
+    result = _value_of(f)(*primals)
     return (result[0], pull, result[1]) if has_aux else (result, pull)

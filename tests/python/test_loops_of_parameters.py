@@ -99,6 +99,22 @@ def test_a_recurrent_network_from_zeros():
     assert all(gradients[0])
 
 
+def test_values_of_transforms_are_numbers():
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor(3, init=2.0)
+
+    def body(x):
+        return (w * x).sum()
+
+    x = np.ones(3)
+    value, pull = bt.vjp(body, x)
+    assert isinstance(value, float)
+    assert pull(1.0)[0].tolist() == [2.0, 2.0, 2.0]
+    assert isinstance(bt.jvp(body, (x,), (x,))[0], float)
+    assert isinstance(bt.value_and_grad(body)(x)[0], float)
+    assert isinstance(bt.vjp(lambda x: (body(x), x), x, has_aux=True)[2], np.ndarray)
+
+
 def test_numbers_where_nothing_is_recorded():
     params = bt.Parameters(dtype="float64")
     w = params.tensor(3, init=2.0)

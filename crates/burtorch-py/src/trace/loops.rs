@@ -308,11 +308,19 @@ fn checkpoint<'py>(f: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     function(f, transform(f, "checkpoint", Rule::Checkpoint, Argnums::All, false)?)
 }
 
+/// The same function, as a transform: traced with Arrays.
+#[pyfunction]
+#[pyo3(signature = (f, /))]
+fn _value_of<'py>(f: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    function(f, transform(f, "vjp", Rule::Checkpoint, Argnums::All, false)?)
+}
+
 /// Adds the loops to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(scan, m)?)?;
     m.add_function(wrap_pyfunction!(while_loop, m)?)?;
     m.add_function(wrap_pyfunction!(fori_loop, m)?)?;
     m.add_function(wrap_pyfunction!(cond, m)?)?;
+    m.add_function(wrap_pyfunction!(_value_of, m)?)?;
     m.add_function(wrap_pyfunction!(checkpoint, m)?)
 }

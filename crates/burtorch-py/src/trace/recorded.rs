@@ -29,8 +29,12 @@ pub fn home_for<'py>(
         return Ok(None);
     }
     let body = call.with(|state| state.body.clone_ref(py))?;
-    let of_steps =
-        |transform: &Bound<'py, Transform>| matches!(transform.get().rule, Rule::Control(_) | Rule::Checkpoint);
+    // The value of `vjp` is that of a transform.
+    let of_steps = |transform: &Bound<'py, Transform>| match transform.get().rule {
+        Rule::Control(_) => true,
+        Rule::Checkpoint => transform.get().name == "checkpoint",
+        _ => false,
+    };
     if !body.bind(py).cast::<Transform>().is_ok_and(of_steps) {
         return Ok(None);
     }
