@@ -4,7 +4,7 @@ use pyo3::exceptions::{PyAttributeError, PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple};
 
-use super::vector;
+use super::vector::{self, PyVector};
 use crate::array::array::PyArray;
 use crate::array::eager::{current_graph, home_of};
 use crate::array::functions::{any_array, array_of, array_of_tensor};
@@ -42,11 +42,15 @@ pub fn shaped<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 /// Whether an elementwise operation on these is one of Arrays: because one is an Array, or a Tensor of several dimensions, whose
 /// shape the result has. Branches, and graphs without Arrays, give a Vector of all numbers; a trace with Values is repeated with Arrays.
 pub fn is_of_arrays(operands: &[Bound<'_, PyAny>]) -> PyResult<bool> {
-    if any_array(operands) {
-        return Ok(true);
+    let mut with_axes = None;
+    for x in operands.iter().filter(|x| !x.is_exact_instance_of::<PyVector>()) {
+        if any_array(std::slice::from_ref(x)) {
+            return Ok(true);
+        }
+        let tensor = x.cast::<PyTensor>().ok().filter(|tensor| tensor.get().n_dims() > 1);
+        with_axes = with_axes.or(tensor);
     }
-    let has_axes = |x: &Bound<'_, PyAny>| x.cast::<PyTensor>().is_ok_and(|tensor| tensor.get().n_dims() > 1);
-    let Some(tensor) = operands.iter().find(|x| has_axes(x)) else { return Ok(false) };
+    let Some(tensor) = with_axes else { return Ok(false) };
     if is_tracing() {
         return Err(needs_arrays(tensor.py(), "a Tensor of several dimensions"));
     }
