@@ -24,6 +24,8 @@ JOINED: dict[str, Callable[[Any, Any], Any]] = {
     "min": lambda x, y: _core.array_row("min", x, y),
 }
 """The function that combines the result of a reduction with ``initial``."""
+TYPED = {"sum", "prod", "mean", "cumsum", "cumprod"}
+"""Reductions whose second argument, after the axis, is a dtype."""
 
 
 def reduction(name: str) -> Callable[..., Any]:
@@ -51,7 +53,10 @@ def reduction(name: str) -> Callable[..., Any]:
 def reduced(name: str, a: Any, axis: Any = None, *rest: Any, **keywords: Any) -> Any:
     """The method ``name`` over the elements selected by ``where``, and over ``initial``."""
     x, where, initial = array(a), keywords.pop("where", True), keywords.pop("initial", None)
-    if (dtype := keywords.pop("dtype", None)) is not None:
+    dtype = keywords.pop("dtype", None)
+    if rest and name in TYPED:
+        dtype, rest = rest[0], (None, *rest[1:])
+    if dtype is not None:
         x = x.astype(dtype)
     if name in ("var", "std"):
         return spread(name, x, where, axis, *rest, **keywords)

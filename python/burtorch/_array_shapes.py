@@ -217,8 +217,12 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
 
 
 @public
-def take_along_axis(arr: Any, indices: Any, axis: int = -1) -> Any:
-    """For each row along an axis, the elements at a row of indices."""
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+    """For each row along an axis, the elements at a row of indices; of all elements with ``axis=None``."""
+    if axis is None:
+        if array(indices).ndim != 1:
+            raise ValueError("when axis=None, indices must have a single dimension")
+        arr, axis = array(arr).ravel(), 0
     return _core.array_take_along_axis(arr, indices, axis)
 
 

@@ -170,7 +170,7 @@ def quantile(
     keepdims: bool = False, *, weights: None = None,
 ) -> Any:  # fmt: skip
     """The quantile ``q``, from 0 to 1, of the elements along an axis. Between two elements ``method`` selects linear
-    interpolation, ``lower``, ``higher``, ``nearest`` or ``midpoint``.
+    interpolation, ``lower``, ``higher``, ``nearest``, ``midpoint``, or another definition of NumPy's.
 
     Several ``q`` give a result that begins with their shape. Gradients are like those of ``median``.
     """
@@ -195,12 +195,35 @@ def percentile(
 
 def shares_of(q: Any, method: str, weights: None) -> Any:
     """Known quantiles, for one of the methods."""
-    if method not in ("linear", "lower", "higher", "nearest", "midpoint") or weights is not None:
-        raise TypeError(
-            f"quantile of Arrays takes no weights, and method= 'linear', 'lower', 'higher', 'nearest' or 'midpoint', "
-            f"found {method!r}"
-        )
+    if method not in (methods := (*OFFSETS, "lower", "higher", "nearest", "midpoint", "inverted_cdf")):
+        raise TypeError(f"quantile of Arrays takes method= {', '.join(map(repr, methods))}, found {method!r}")
+    if weights is not None:
+        raise TypeError("quantile of Arrays takes no weights")
     return numbers_of(q).astype("float64")
+
+
+OFFSETS = {
+    "linear": (1.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0), "median_unbiased": (1 / 3, 1 / 3),
+    "normal_unbiased": (0.375, 0.375), "interpolated_inverted_cdf": (0.0, 1.0),
+}  # fmt: skip
+"""The constants alpha and beta of Hyndman and Fan (1996) of the methods that interpolate."""
+
+
+def places_of(shares: Any, last: Any, method: str) -> Any:
+    """The places of fractions among elements of indices 0 to ``last``; negative ones mean 0."""
+    if method == "inverted_cdf":
+        return shares * (last + 1.0) - 1.0
+    alpha, beta = OFFSETS.get(method, (1.0, 1.0))
+    if alpha == beta == 1.0:
+        return shares * last
+    places = (last + 1.0) * shares + (alpha + shares * (1.0 - alpha - beta)) - 1.0
+    return places - (places - last).clip(0.0)
+
+
+def between(low: Any, high: Any, share: Any) -> Any:
+    """The number at this share of the way between two, computed from the nearer one; ``low`` itself at 0."""
+    found = _core.array_where(share < 0.5, low + (high - low) * share, high - (high - low) * (1.0 - share))
+    return _core.array_where(share == 0, low, found)
 
 
 def numbers_of(q: Any) -> Any:
@@ -217,13 +240,15 @@ def elements_at(rows: Any, shares: Any, method: str) -> Any:
     """The elements of each sorted row at fractions of its length, along a new first axis; NaN if the row has one."""
     if not ((shares >= 0) & (shares <= 1)).all():
         raise ValueError("Quantiles must be in the range [0, 1]")
-    places = shares * (rows.shape[-1] - 1)
+    places = places_of(shares, rows.shape[-1] - 1, method).clip(0.0)
     below, above, nearest = (f(places).astype(int) for f in (numpy.floor, numpy.ceil, numpy.rint))
     ordered = _core.array_sort(rows, -1, False)
     if method == "midpoint":
         found = (ordered[..., below] + ordered[..., above]) * 0.5
+    elif method in OFFSETS:
+        found = between(ordered[..., below], ordered[..., above], places - below)
     else:
-        found = ordered[..., {"lower": below, "higher": above}.get(method, nearest)]
+        found = ordered[..., {"lower": below, "nearest": nearest}.get(method, above)]
     last = ordered[..., -1:]
     found = _core.array_where(_core.array_isnan(last), last, found)
     return found.transpose(found.ndim - 1, *range(found.ndim - 1))

@@ -97,7 +97,7 @@ def function(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict
         raise TypeError(f"{named(called)} does not take Arrays: {why_not(called)}")
     if keywords.get("out") is not None:
         raise TypeError(f"{named(called)} takes no out= if an operand is an Array: Arrays are immutable")
-    keywords = {key: value for key, value in keywords.items() if key != "out"}
+    keywords = {key: as_array(value) for key, value in keywords.items() if key != "out"}
     try:
         return ours(*map(as_array, operands), **keywords)
     except (TypeError, AttributeError) as error:
@@ -133,7 +133,7 @@ FUNCTIONS = table()
 POSITIONS = {"argwhere", "flatnonzero", "nonzero"}
 """Functions of Arrays whose comparisons have numbers, such as those in ``burtorch.autograd``."""
 SHAPES_OF_NUMBERS = {
-    "argwhere", "compress", "extract", "flatnonzero", "intersect1d", "nonzero", "setdiff1d", "setxor1d", "trim_zeros",
+    "argwhere", "flatnonzero", "intersect1d", "nonzero", "setdiff1d", "setxor1d", "trim_zeros",
     "union1d", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
 }  # fmt: skip
 

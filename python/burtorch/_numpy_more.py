@@ -9,7 +9,7 @@ import operator
 import numpy
 
 from burtorch import _arrays, _core
-from burtorch._array_base import array, axes_of, public
+from burtorch._array_base import array, axes_of, is_array, part, public
 from burtorch._array_shapes import broadcast_to
 from burtorch._core import Array
 from burtorch._numpy_ufuncs import is_integer, signbit, trunc
@@ -36,6 +36,23 @@ def known_mask(x: Any) -> Any:
         return numpy.asarray(array(x) != 0)
     except _core.TraceError:
         return None
+
+
+@public
+def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
+    """``condition`` must be known."""
+    mask = known_mask(condition)
+    if mask is None:
+        raise TypeError("its condition must be known, because the shape of the result depends on it; use bt.where")
+    if mask.ndim != 1:
+        raise ValueError("condition must be a 1-d array")
+    return part(array(a).ravel() if axis is None else array(a), numpy.flatnonzero(mask), 0 if axis is None else axis)
+
+
+@public
+def extract(condition: Any, arr: Any) -> Any:
+    """``condition`` must be known."""
+    return compress(array(condition).ravel(), arr)
 
 
 @public
@@ -117,8 +134,8 @@ def sinc(x: Any) -> Any:
 
 
 @public
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    return array(a).trace(offset, axis1, axis2)
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+    return (array(a) if dtype is None else array(a).astype(dtype)).trace(offset, axis1, axis2)
 
 
 @public
@@ -279,5 +296,36 @@ def like(name: str) -> Callable[..., Any]:
 
 zeros_like = like("zeros")
 ones_like = like("ones")
-full_like = like("full")
 empty_like = like("empty")
+
+
+@public
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+    device: Any = None,
+) -> Any:  # fmt: skip
+    shape, dtype = a.shape if shape is None else shape, a.dtype if dtype is None else dtype
+    if is_array(fill_value):
+        return broadcast_to(array(fill_value).astype(dtype), shape)
+    return numpy.full(shape, fill_value, dtype)
+
+
+def places_from(name: str) -> Callable[..., Any]:
+    """The places of a triangle or diagonal, which the shape determines."""
+
+    def made(arr: Any, *k: Any, **keywords: Any) -> Any:
+        if name == "diag":
+            if arr.ndim < 2 or len(set(arr.shape)) > 1:
+                raise ValueError(f"expected at least two axes of equal length, found shape {arr.shape}")
+            return numpy.diag_indices(arr.shape[0], arr.ndim)
+        if arr.ndim != 2:
+            raise ValueError("input array must be 2-d")
+        return getattr(numpy, f"{name}_indices")(arr.shape[0], *k, m=arr.shape[1], **keywords)
+
+    made.__name__ = f"{name}_indices_from"
+    return public(made)
+
+
+tril_indices_from = places_from("tril")
+triu_indices_from = places_from("triu")
+diag_indices_from = places_from("diag")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import math
 
 import numpy
 
 from burtorch import _arrays, _core
-from burtorch._array_base import array, axes_of, public
-from burtorch._array_reductions import reduced, reduction
+from burtorch._array_base import array, axes_of, is_array, public
+from burtorch._array_reductions import mask_of, reduced, reduction
 from burtorch._array_shapes import broadcast_to, concatenate
 from burtorch._numpy_ufuncs import is_integer
 
@@ -23,11 +24,12 @@ mean = reduction("mean")
 
 
 @public
-def average(a: Any, axis: Any = None, weights: Any = None, *, keepdims: bool = False) -> Any:
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
     a = array(a)
     axes = None if axis is None else axes_of(axis, a.ndim)
     if weights is None:
-        return a.mean(axes, keepdims=keepdims)
+        found = a.mean(axes, keepdims=keepdims)
+        return (found, numpy.full(found.shape, a.size / builtins.max(found.size, 1))) if returned else found
     weights = array(weights)
     if a.shape != weights.shape:
         if axes is None:
@@ -37,7 +39,9 @@ def average(a: Any, axis: Any = None, weights: Any = None, *, keepdims: bool = F
         places = sorted(range(len(axes)), key=axes.__getitem__)
         weights = weights.transpose(tuple(places)).reshape([a.shape[k] if k in axes else 1 for k in range(a.ndim)])
         weights = broadcast_to(weights, a.shape)
-    return (a * weights).sum(axes, keepdims=keepdims) / weights.sum(axes, keepdims=keepdims)
+    total = weights.sum(axes, keepdims=keepdims)
+    found = (a * weights).sum(axes, keepdims=keepdims) / total
+    return (found, broadcast_to(total * 1.0, found.shape)) if returned else found
 
 
 @public
@@ -45,9 +49,11 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> An
     return array(a).max(axis, out, keepdims) - array(a).min(axis, out, keepdims)
 
 
-def is_number(a: Any) -> Any:
-    """Whether each element is not NaN; True for integers."""
-    return True if is_integer(array(a)) else ~_core.array_isnan(a)
+def is_number(a: Any, where: Any = True) -> Any:
+    """Whether each element is selected by ``where`` and is not NaN."""
+    if is_integer(array(a)):
+        return where
+    return ~_core.array_isnan(a) if where is True else ~_core.array_isnan(a) & mask_of(where, array(a))
 
 
 def without_nan(a: Any, number: float) -> Any:
@@ -89,19 +95,22 @@ nanmin = extreme("nanmin", "min", numpy.inf)
 
 
 @public
-def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
-    return reduced("mean", a, axis, dtype=dtype, out=out, keepdims=keepdims, where=is_number(a))
+def nanmean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True
+) -> Any:
+    return reduced("mean", a, axis, dtype=dtype, out=out, keepdims=keepdims, where=is_number(a, where))
 
 
 @public
 def nanvar(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = None, keepdims: bool = False, *,
-    correction: Any = None,
+    where: Any = True, mean: Any = None, correction: Any = None,
 ) -> Any:  # fmt: skip
-    spread = {"ddof": ddof, "correction": correction, "keepdims": keepdims, "where": is_number(a)}
+    where = is_number(a, where)
+    spread = {"ddof": ddof, "correction": correction, "keepdims": keepdims, "where": where, "mean": mean}
     found = reduced("var", a, axis, dtype=dtype, out=out, **spread)
     lost = ddof or correction or 0
-    n = reduced("sum", _core.array_isnan(a) == 0, axis, keepdims=keepdims)
+    n = mask_of(where, array(a)).sum(axis, keepdims=keepdims)
     return _core.array_where(n > lost, found, numpy.nan)
 
 
@@ -140,7 +149,7 @@ def nanquantile(
     if rows.shape[-1] == 0 or is_integer(rows):
         return _arrays.quantile(a, q, axis, method=method, keepdims=keepdims)
     last = (~_core.array_isnan(rows)).sum(-1, keepdims=True) - 1
-    places = (shares.ravel() * last).clip(0.0)
+    places = _arrays.places_of(shares.ravel(), last, method).clip(0.0)
     below = places.floor()
     above = _core.array_row("min", below + 1.0, _core.array_row("max", last, 0.0))
     ordered = _core.array_sort(rows, -1, False)
@@ -148,15 +157,12 @@ def nanquantile(
     def at(place: Any) -> Any:
         return _core.array_take_along_axis(ordered, place.astype(int), -1)
 
-    if method == "linear":
-        low, high, share = at(below), at(above), places - below
-        # From the nearer one, as in ``quantile``.
-        found = _core.array_where(share < 0.5, low + (high - low) * share, high - (high - low) * (1.0 - share))
-        found = _core.array_where(share == 0, low, found)
+    if method in _arrays.OFFSETS:
+        found = _arrays.between(at(below), at(above), places - below)
     elif method == "midpoint":
         found = (at(below) + at(places.ceil())) * 0.5
     else:
-        found = at({"lower": below, "higher": places.ceil()}.get(method, places.round()))
+        found = at({"lower": below, "nearest": places.round()}.get(method, places.ceil()))
     found = found.transpose(found.ndim - 1, *range(found.ndim - 1))
     return found.reshape(shares.shape + (shape if keepdims else found.shape[1:]))
 
@@ -185,16 +191,32 @@ def cov(
     m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None,
     aweights: Any = None, *, dtype: Any = None,
 ) -> Any:  # fmt: skip
-    if fweights is not None or aweights is not None or dtype is not None:
-        raise TypeError("it takes no fweights=, aweights= or dtype=")
-    rows = [array(x) for x in (m, y) if x is not None]
+    rows = [array(x) if dtype is None else array(x).astype(dtype) for x in (m, y) if x is not None]
     if builtins.any(x.ndim > 2 for x in rows):
         raise ValueError("m and y have at most 2 dimensions")
     rows = [x.reshape(1, -1) if x.ndim < 2 else x if rowvar else x.T for x in rows]
     x = concatenate(rows, 0)
-    n = x.shape[1] - (int(not bias) if ddof is None else ddof)
-    x = x - x.mean(1, keepdims=True)
-    return (x @ x.T / float(builtins.max(n, 0))).squeeze()
+    lost = int(not bias) if ddof is None else ddof
+    given = {"fweights": fweights, "aweights": aweights}
+    weights = [weights_of(one, x.shape[1], name) for name, one in given.items() if one is not None]
+    if not weights:
+        x = x - x.mean(1, keepdims=True)
+        return (x @ x.T / float(builtins.max(x.shape[1] - lost, 0))).squeeze()
+    weight = math.prod(weights[1:], start=weights[0])
+    total = weight.sum()
+    x = x - ((x * weight).sum(1) / total)[:, None]
+    n = total - (lost if aweights is None else lost * (weight * weights[-1]).sum() / total)
+    return ((x * weight) @ x.T / (n if is_array(n) else builtins.max(float(n), 0.0))).squeeze()
+
+
+def weights_of(given: Any, n: int, name: str) -> Any:
+    """The weights of ``cov``, one for each of ``n`` observations."""
+    weights = array(given)
+    if name == "fweights" and not is_array(weights) and not (weights == numpy.around(weights)).all():
+        raise TypeError("fweights must be integer")
+    if weights.shape != (n,):
+        raise ValueError(f"{name} must have one number for each observation, {n}, found shape {weights.shape}")
+    return weights * 1.0
 
 
 @public

@@ -150,17 +150,27 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     steps = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
     if len(steps) != len(axes):
         raise TypeError("it takes one sample distance, or one for each axis")
-    if builtins.any(array(step).ndim for step in varargs):
-        raise TypeError("it takes sample distances, not coordinates")
+    steps = tuple(step if array(step).ndim == 0 else distances(step, f.shape[k]) for step, k in zip(steps, axes))
     if edge_order not in (1, 2):
         raise ValueError("edge_order must be 1 or 2")
     found = tuple(gradient_along(f, step, along, edge_order) for step, along in zip(steps, axes))
     return found[0] if len(found) == 1 else found
 
 
+def distances(coordinates: Any, n: int) -> Any:
+    """The distances between samples at coordinates; one number if all are known and equal."""
+    coordinates = array(coordinates)
+    if coordinates.shape != (n,):
+        raise ValueError(f"coordinates of an axis of {n} samples must have shape ({n},), found {coordinates.shape}")
+    steps = diff(coordinates * 1.0)
+    return float(steps[0]) if not is_array(steps) and n > 1 and (steps == steps[0]).all() else steps
+
+
 def gradient_along(f: Any, step: Any, axis: int, edge_order: int) -> Any:
     if f.shape[axis] < edge_order + 1:
         raise ValueError("an axis needs at least edge_order + 1 samples")
+    if array(step).ndim:
+        return gradient_at(f, step.reshape((-1,) + (1,) * (f.ndim - axis - 1)), axis, edge_order)
     at = [part(f, slice(k, k + 1), axis) for k in (*range(edge_order + 1), *range(-edge_order - 1, -1))]
     at.append(part(f, slice(-1, None), axis))
     if edge_order == 1:
@@ -169,6 +179,18 @@ def gradient_along(f: Any, step: Any, axis: int, edge_order: int) -> Any:
         first, last = -1.5 * at[0] + 2.0 * at[1] - 0.5 * at[2], 0.5 * at[-3] - 2.0 * at[-2] + 1.5 * at[-1]
     middle = (part(f, slice(2, None), axis) - part(f, slice(None, -2), axis)) / 2.0
     return concatenate([first, middle, last], axis) / step
+
+
+def gradient_at(f: Any, steps: Any, axis: int, edge_order: int) -> Any:
+    """The gradient by slopes between neighbours: within, and at both ends with ``edge_order=2``, that of a parabola."""
+    slopes = (part(f, slice(1, None), axis) - part(f, slice(None, -1), axis)) / steps
+    before, after = part(slopes, slice(None, -1), axis), part(slopes, slice(1, None), axis)
+    width_before, width_after = steps[:-1], steps[1:]
+    middle = (before * width_after + after * width_before) / (width_before + width_after)
+    ends = [part(slopes, slice(0, 1), axis), part(slopes, slice(-1, None), axis)]
+    if edge_order == 2:
+        ends = [2.0 * end - part(middle, k, axis) for end, k in zip(ends, (slice(0, 1), slice(-1, None)))]
+    return concatenate([ends[0], middle, ends[1]], axis)
 
 
 @public

@@ -21,6 +21,7 @@ V = RNG.normal(size=5)
 W = RNG.normal(size=3)
 TALL = RNG.normal(size=(5, 3))
 SQUARE = X[:, :3] + 3.0 * np.eye(3)
+CUBES = RNG.normal(size=(2, 3, 2, 3)) + 4.0 * np.eye(6).reshape(2, 3, 2, 3)
 INTEGERS = RNG.integers(-7, 8, (3, 4))
 HOLES = np.where(RNG.random((4, 5)) < 0.4, np.nan, RNG.normal(size=(4, 5)))
 HOLES[2] = np.nan
@@ -78,6 +79,13 @@ ORDERS = {
     "searchsorted by a sorter": (lambda x: np.searchsorted(BINS[::-1], x, sorter=np.arange(4, -1, -1)), X),
     "searchsorted integers": (lambda x: np.searchsorted([-3, 0, 4], x), INTEGERS),
     "digitize": (lambda x: [np.digitize(x, b, right) for b in (BINS, BINS[::-1]) for right in (False, True)], SPECIAL),
+    "take_along_axis of all": (lambda x: np.take_along_axis(x, np.array([3, 0, 11, 3]), None), X),
+    "compress": (lambda x: [np.compress([True, False, True], x, axis=0), np.compress([0, 2], x), np.extract(MASK, x),
+                            np.compress(MASK[0], x, axis=-1), np.extract(INTEGERS, x)], X),
+    "full_like": (lambda x, i: [np.full_like(x, x[0, 1]), np.full_like(x, x[0]), np.full_like(x, 2, dtype=int),
+                                np.full_like(i, x[0, 0], dtype=float, shape=(2,))], X, INTEGERS),
+    "places": (lambda x: [x[:, :3][np.triu_indices_from(x[:, :3])], x[np.tril_indices_from(x, -1)],
+                          x[np.triu_indices_from(x, k=1)], x[:, 1:][np.diag_indices_from(x[:, 1:])]], X),
     "insert": (lambda x: [np.insert(x, 1, 9.0, 0), np.insert(x, [0, 2, 2], [1, 2, 3], 1),
                           np.insert(x, 5, [7.0, 8.0])], X),
     "insert more": (lambda x, y: [np.insert(x, slice(0, 3, 2), y[:2], 0), np.insert(x, -1, y.T[:3], axis=1),
@@ -103,6 +111,10 @@ ORDERS = {
     "interp by values": (lambda fp: [np.interp(X, KNOTS, fp, period=2.0), np.interp(0.2, [0.0], fp[:1])], V),
     "gradient": (lambda x: [np.gradient(x, axis=0), *np.gradient(x), np.gradient(x[0], 0.5), *np.gradient(x, 2.0, 3.0),
                             *np.gradient(x, edge_order=2), np.gradient(x, axis=(1, 0))[0]], X),
+    "gradient at coordinates": (lambda x, t: [
+        np.gradient(x, KNOTS[:4], axis=1), *np.gradient(x, 2.0, t), *np.gradient(x, KNOTS[1:4], t, edge_order=2),
+        np.gradient(x[0], [0, 1, 3, 4]), np.gradient(x[0], [0, 2, 4, 6]), np.gradient(x[:2], KNOTS[:2], axis=0)],
+        X, np.array([-1.0, 0.5, 0.75, 3.0])),
     "gradient of short rows": (lambda x: [np.gradient(x[:2], axis=0),
                                           np.gradient(x[:, :3], 2.0, axis=1, edge_order=2)], X),
     "convolve": (lambda a, b: [f(p, q, mode) for f in (np.convolve, np.correlate) for mode in ("full", "same", "valid")
@@ -145,6 +157,10 @@ ORDERS = {
                 V, X),
 }  # fmt: skip
 
+METHODS = (
+    *("linear", "lower", "higher", "nearest", "midpoint", "inverted_cdf", "interpolated_inverted_cdf", "hazen"),
+    *("weibull", "median_unbiased", "normal_unbiased"),
+)
 REDUCED = {
     "sum where": lambda x, **axes: np.sum(x, where=MASK, **axes),
     "sum initial": lambda x, **axes: np.sum(x, initial=2.5, where=MASK[:, :1], **axes),
@@ -157,10 +173,15 @@ REDUCED = {
     "std": lambda x, **axes: [np.std(x, where=MASK, ddof=1, **axes), np.std(x, correction=2, **axes)],
     "var mean": lambda x, **axes: np.var(x, mean=np.mean(x, axis=axes["axis"], keepdims=True), **axes),
     "add.reduce": lambda x, **axes: [np.add.reduce(x, where=MASK, **axes), np.maximum.reduce(x, initial=0.0, **axes)],
+    "dtypes by position": lambda x, axis, keepdims=False: [
+        f(x, axis, float, None, keepdims) for f in (np.sum, np.prod, np.mean)] + [
+        f(x, axis if isinstance(axis, int) else -1, float) for f in (np.cumsum, np.cumprod)],
+    "average": lambda x, **axes: [*np.average(x, returned=True, **axes),
+                                  *np.average(x, weights=MASK + 0.5, returned=True, **axes)],
     "sum to integers": lambda x, **axes: np.sum(x, dtype=int, **axes),
     **{f"quantile {method}": lambda x, method=method, **axes: [
         np.quantile(x, [0.0, 0.3, 0.5, 1.0], method=method, **axes), np.percentile(x, 62.5, method=method, **axes)]
-       for method in ("linear", "lower", "higher", "nearest", "midpoint")},
+       for method in METHODS},
 }  # fmt: skip
 
 NAN = {name: getattr(np, name) for name in ("nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd")}
@@ -168,7 +189,11 @@ NAN["nanmedian"] = np.nanmedian
 NAN.update({f"nanquantile {method}": lambda x, method=method, **axes: [
     np.nanquantile(x, [[0.0, 0.3], [0.5, 1.0]], method=method, **axes),
     np.nanpercentile(x, 62.5, method=method, **axes)]
-            for method in ("linear", "lower", "higher", "nearest", "midpoint")})  # fmt: skip
+            for method in METHODS})  # fmt: skip
+NAN["where"] = lambda x, **axes: [
+    f(x, where=np.arange(len(x))[:, None] != 1, **axes) for f in (np.nanmean, np.nanstd, np.nanvar)] + [
+    np.nanvar(x, where=[[True]], ddof=1, **axes), np.nanvar(x, mean=np.nanmean(x, axis=axes["axis"], keepdims=True) + 1,
+                                                           **axes)]  # fmt: skip
 NAN["nanvar ddof"] = lambda x, **axes: [np.nanvar(x, ddof=2, **axes), np.nanstd(x, correction=1, **axes)]
 
 MATRICES = {
@@ -177,9 +202,27 @@ MATRICES = {
     "lstsq": (lambda a, b: np.linalg.lstsq(a, b)[:3], TALL, V),
     "lstsq, several": (lambda a, b: np.linalg.lstsq(a, b)[:3], TALL, RNG.normal(size=(5, 2))),
     "lstsq, wide": (lambda a, b: np.linalg.lstsq(a.T, b)[:3], TALL, W),
+    "triangular": (lambda a: [np.linalg.qr(a, "r"), np.linalg.qr(a.T, mode="r"), np.linalg.qr(a[:2] + 2, mode="r"),
+                              np.linalg.qr(np.stack([a, 2 * a]), mode="r")], TALL),
+    "complete": (lambda a, b: [*np.linalg.qr(a + 2 * np.eye(3), mode="complete"), np.linalg.qr(b, "complete")[1],
+                               np.linalg.qr(b, mode="complete")[0][:, :3], *np.linalg.qr(b.T, mode="complete"),
+                               *np.linalg.qr(np.stack([a, a.T]), mode="complete")], SQUARE, TALL),
+    "cholesky": (lambda a: [np.linalg.cholesky(a @ a.T, upper=True), np.linalg.cholesky(a @ a.T, upper=False),
+                            np.linalg.cholesky(np.stack([a @ a.T, np.eye(3)]), upper=True)], SQUARE),
+    "tensorsolve": (lambda a, b: [
+        np.linalg.tensorsolve(a, b), np.linalg.tensorsolve(a.transpose(2, 0, 1, 3), b.T, (0, 2))[:1],
+        np.linalg.tensorsolve(np.eye(4).reshape(2, 2, 4), b[0, :2, None] * b[1, :2])], CUBES, X[:2, :3]),
+    "tensorinv": (lambda a: [np.linalg.tensorinv(a), np.linalg.tensorinv(a.reshape(6, 2, 3), ind=1)], CUBES),
+    "vector_norm": (lambda a: [np.linalg.vector_norm(a, axis=axis, ord=p, keepdims=k) for axis in ((0, 1), (2, 0), 1)
+                               for p in (1, 2, 3, np.inf) for k in (False, True)], CUBES[0]),
+    "trace": (lambda a: [np.trace(a, dtype=float), np.linalg.trace(a, offset=1, dtype=float)], SQUARE),
     "pinv": (lambda a: [np.linalg.pinv(a), np.linalg.pinv(a.T), np.linalg.pinv(np.stack([a, 2 * a]))], TALL),
     "cov": (lambda x, y: [np.cov(x), np.cov(x, y), np.cov(x, rowvar=False), np.cov(x, bias=True),
-                          np.cov(x, ddof=2)], X, Y),
+                          np.cov(x, ddof=2), np.cov(x, dtype=float)], X, Y),
+    "cov with weights": (lambda x, y, w: [
+        np.cov(x, aweights=w), np.cov(x, y, aweights=w, ddof=0), np.cov(x, fweights=[1, 0, 2, 3]),
+        np.cov(x, fweights=[1, 0, 2, 3], aweights=w, bias=True), np.cov(x, fweights=[2, 1, 2, 3], aweights=w),
+        np.cov(x[0], aweights=w)], X, Y, np.abs(X[0]) + 0.5),
     "cov of rows": (lambda v: [np.cov(v), np.cov(v, v**2), np.corrcoef(v, v**3), np.corrcoef(v)], V),
     "corrcoef": (lambda x, y: [np.corrcoef(x), np.corrcoef(x, y), np.corrcoef(x, rowvar=False)], X, Y),
 }  # fmt: skip
@@ -238,6 +281,32 @@ def test_quantiles_of_rows_without_nan_are_those_of_quantile():
     given = np.array([[np.nan, 3.0, 1.0, 5.0], [np.nan] * 4])
     assert bt.grad(lambda x: np.nanmedian(x[0]))(given).tolist() == [[0.0, 1.0, 0.0, 0.0], [0.0] * 4]
     assert bt.grad(lambda x: np.nanquantile(x[0], 0.25))(given).tolist() == [[0.0, 0.5, 0.5, 0.0], [0.0] * 4]
+
+
+def test_a_complete_factor_has_a_gradient_where_it_is_the_reduced_one():
+    def cubes(mode, part):
+        return bt.grad(lambda a: (np.linalg.qr(a, mode)[0][part] ** 3).sum())(TALL)
+
+    reduced, beyond = (..., slice(3)), (..., slice(3, None))
+    assert cubes("complete", reduced).tobytes() == cubes("reduced", reduced).tobytes()
+    assert np.isnan(cubes("complete", beyond)).all()
+
+
+def test_values_fill_an_array_with_their_gradient():
+    w = bt.Parameters(dtype="float64").tensor(3, init=2.0)
+    fills = [(w[0], [6.0, 0.0, 0.0]), (w, [2.0, 2.0, 2.0]), (w * 2, [4.0, 4.0, 4.0])]
+    for number, expected in fills:
+        for fill in (lambda x, k: np.full_like(x, k), lambda x, k: np.full_like(x, fill_value=k)):
+            w.zero_grad()
+            fill(bt.array(np.ones((2, 3))), number).sum().backward()
+            assert list(w.grads) == expected
+
+
+def test_a_traced_condition_does_not_determine_a_shape():
+    for f in (np.compress, np.extract):
+        assert f(bt.array(V) > 0, bt.array(V)).data.tolist() == V[V > 0].tolist()
+        with pytest.raises(TypeError, match=f"numpy.{f.__name__} of Arrays.*condition must be known"):
+            bt.function(lambda v, f=f: f(v > 0, v))(V)
 
 
 def test_places_of_extremes_leave_nan_out():
@@ -362,16 +431,19 @@ def test_lists_are_operands(body):
 
 N_OPERANDS = {"nextafter": 2, "union1d": 2, "polyfit": 3, "partition": 2}
 WRONG = {
-    "quantile": lambda x: np.quantile(x, 0.5, method="hazen"), "ldexp": lambda x: np.ldexp(x, 0.5),
-    "percentile": lambda x: np.percentile(x, 50, method="weibull"), "take": lambda x: np.take(x, 0, mode="fill"),
-    "linalg.lstsq": lambda x: np.linalg.lstsq(x, V[:3], rcond=0.1), "cov": lambda x: np.cov(x, aweights=V[:4]),
+    "quantile": lambda x: np.quantile(x, 0.5, weights=X), "ldexp": lambda x: np.ldexp(x, 0.5),
+    "percentile": lambda x: np.percentile(x, 50, method="closest_observation"),
+    "take": lambda x: np.take(x, 0, mode="fill"),
+    "linalg.lstsq": lambda x: np.linalg.lstsq(x, V[:3], rcond=0.1), "cov": lambda x: np.cov(x, fweights=V[:4]),
     "linalg.pinv": lambda x: np.linalg.pinv(x, rcond=0.1), "sum": lambda x: np.sum(x, out=X),
     "linalg.matrix_power": lambda x: np.linalg.matrix_power(x, 2.5), "digitize": lambda x: np.digitize(0.5, x[0]),
-    "select": lambda x: np.select([x], [x]), "pad": lambda x: np.pad(x, 1, "mean"),
+    "pad": lambda x: np.pad(x, 1, "mean"),
     "concatenate": lambda x: np.concatenate([x, x], dtype=int), "logspace": lambda x: np.logspace(x, 1, base=x[0]),
-    "stack": lambda x: np.stack([x, x], dtype=int), "nanquantile": lambda x: np.nanquantile(x, 0.5, method="hazen"),
+    "stack": lambda x: np.stack([x, x], dtype=int), "select": lambda x: np.select([x], [x]),
+    "nanquantile": lambda x: np.nanquantile(x, 0.5, method="averaged_inverted_cdf"),
     "vstack": lambda x: np.vstack([x, x], dtype=bool), "isposinf": lambda x: np.isposinf(x, X > 0),
-    "gradient": lambda x: np.gradient(x, [0.0, 1.0, 3.0], axis=0), "exp": lambda x: np.exp(x, where=MASK),
+    "gradient": lambda x: np.gradient(x, 1.0, 2.0, axis=0), "exp": lambda x: np.exp(x, where=MASK),
+    "linalg.qr": lambda x: np.linalg.qr(x, mode="raw"),
 }  # fmt: skip
 
 
@@ -430,6 +502,11 @@ def test_ties_share_the_gradient_and_nan_receives_none():
     ("functions", lambda x: np.piecewise(x, [x > 0], [])), ("non-negative", lambda x: np.linspace(x, 1.0, -1)),
     ("at least 1-d", lambda x: np.unstack(x[0, 0])), ("range", lambda x: np.nanquantile(x, 1.5)),
     ("include zero", lambda x: np.geomspace(x, 0.0)), ("Order", lambda x: np.polyint(x[0], -1)),
+    ("mode must be", lambda x: np.linalg.qr(x, "full")), ("ind", lambda x: np.linalg.tensorinv(x, 0)),
+    ("as many elements", lambda x: np.linalg.tensorsolve(x, x[0])), ("1-d", lambda x: np.compress(MASK, x)),
+    ("as many elements", lambda x: np.linalg.tensorinv(x, 1)), ("2-d", lambda x: np.tril_indices_from(x[0])),
+    ("equal length", lambda x: np.diag_indices_from(x)), ("single dim", lambda x: np.take_along_axis(x, x > 0, None)),
+    ("coordinates", lambda x: np.gradient(x, [0.0, 1.0], axis=0)), ("aweights", lambda x: np.cov(x, aweights=[1.0])),
     ("negative", lambda x: np.pad(x, -1, "edge")), ("Order", lambda x: np.polyder(x[0], -1)),
 ])  # fmt: skip
 def test_wrong_values_are_value_errors(words, body):
