@@ -18,6 +18,7 @@ if getattr(_sys, "argv", [])[:1] == ["-m"] and "burtorch" in getattr(_sys, "orig
     # The command is about to run: Ctrl-C ends it without a traceback, also while the package is imported.
     _sys.excepthook = lambda kind, *error: None if kind is KeyboardInterrupt else _sys.__excepthook__(kind, *error)
 
+from burtorch import _core
 from burtorch._core import (
     Array,
     BurtorchError,
@@ -162,7 +163,7 @@ from burtorch._where import clamp, stop_gradient, where
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the 5 ms that importing typing costs
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
     from burtorch import autograd, compress, data, flower, micrograd, mpi, nn, opt, optim, system, text, viz
     from burtorch._arrays import (
@@ -434,6 +435,18 @@ __all__ = [
 _SUBMODULES = frozenset(
     {"autograd", "compress", "data", "flower", "micrograd", "mpi", "nn", "opt", "optim", "system", "text", "viz"}
 )
+
+
+def _no_array(self: object, dtype: object = None, copy: object = None) -> "NoReturn":
+    raise TypeError(
+        "an array of NumPy has no gradient: use numpy.asarray(w.values), a view of the numbers alone, or "
+        "functions of NumPy, such as numpy.stack, on the Tensors"
+    )
+
+
+# NumPy would make an array of one object, and of a list of Tensors an array of objects.
+_core.Tensor.__array__ = _no_array  # type: ignore[method-assign]
+_core.Parameters.__array__ = _no_array  # type: ignore[method-assign]
 
 
 def __getattr__(name: str) -> "Any":

@@ -287,6 +287,7 @@ def like(name: str) -> Callable[..., Any]:
     """An array of numbers with the shape and dtype of an Array."""
 
     def made(a: Any, *arguments: Any, dtype: Any = None, shape: Any = None, **keywords: Any) -> Any:
+        a = array(a)
         shape = a.shape if shape is None else shape
         return getattr(numpy, name)(shape, *arguments, dtype=a.dtype if dtype is None else dtype)
 
@@ -304,6 +305,7 @@ def full_like(
     a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
     device: Any = None,
 ) -> Any:  # fmt: skip
+    a = array(a)
     shape, dtype = a.shape if shape is None else shape, a.dtype if dtype is None else dtype
     if is_array(fill_value):
         return broadcast_to(array(fill_value).astype(dtype), shape)

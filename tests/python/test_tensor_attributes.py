@@ -55,6 +55,24 @@ def test_extents():
     assert (w[0].ndim, w[0].size) == (1, 2)
 
 
+@pytest.mark.parametrize("make", [np.asarray, np.array, lambda w: np.array([w, w]), lambda w: np.array(w, float)])
+def test_an_array_of_numpy_would_have_no_gradient(make):
+    params, w = made((4, 2))
+    for x in (w, w[0], params):
+        with pytest.raises(TypeError, match=r"no gradient: use numpy\.asarray"):
+            make(x)
+    assert np.asarray(w.values).tolist() == list(w.values)
+    assert np.stack([w, w]).shape == (2, 4, 2)
+
+
+def test_arrays_like_a_tensor():
+    _, w = made((4, 2))
+    for found, number in ((np.zeros_like(w), 0.0), (np.ones_like(w), 1.0), (np.full_like(w, 3.0), 3.0)):
+        assert found.tolist() == [[number, number]] * 4
+    traced = bt.function(lambda x: (np.ones_like(w) * x).sum())
+    assert traced(np.ones((4, 2))) == 8.0
+
+
 def test_an_autoencoder_with_tied_weights():
     params, a = made((4, 2))
     x = np.random.default_rng(0).normal(size=(9, 4))
