@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burtorch._core import Array, TokenIds, Vector, mean, softmax_cross_entropy
+from burtorch._core import Array, TokenIds, Value, Vector, mean, softmax_cross_entropy
 from burtorch._module import check_callable
 
 TYPE_CHECKING = False
@@ -18,6 +18,11 @@ def of_outputs(model: Callable[[Any], Any], loss: str) -> Callable[[Any, Any], A
     check_callable(model)
 
     def cross_entropy(x: Any, y: Any) -> Any:
+        if isinstance(y, Value) or (isinstance(y, Array) and y.ndim == 0 and y.dtype.kind == "f"):
+            raise TypeError(
+                'labels of loss="cross_entropy" must be integers of at least 0, found floats, masks or a negative '
+                "label: pass y.astype(int), or choose what a negative label means with a callable"
+            )
         return softmax_cross_entropy(model(x), y)
 
     def mse(x: Any, y: Any) -> Any:

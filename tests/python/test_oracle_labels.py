@@ -51,6 +51,23 @@ def test_labels_from_zero_stay_indices():
     assert oracle(np.ones(3), np.array([0, 3, 3]))[1].tolist() == [1 / 3, 0, 0, 2 / 3]
 
 
+@pytest.mark.parametrize("options", [{}, {"lanes": 1}, {"lanes": 4}], ids=str)
+@pytest.mark.parametrize("labels", [Y, (Y > 0).astype(float), Y > 0], ids=["negative", "float", "mask"])
+def test_labels_that_are_no_indices_are_named(labels, options):
+    class Net(bt.nn.Module):
+        def __init__(self, params):
+            self.layer = bt.nn.Linear(params, 3, 2)
+
+        def __call__(self, x):
+            return self.layer(x)
+
+    oracle = bt.Oracle(Net(bt.Parameters(dtype="float64")), loss="cross_entropy", **options)
+    for call in (oracle, oracle.losses, oracle.per_sample_grads):
+        with pytest.raises(TypeError, match=r'labels of loss="cross_entropy" must be integers.*pass y\.astype\(int\)'):
+            call(X, labels)
+    assert oracle.loss(X, (Y > 0).astype(int)) == oracle.loss(X, np.eye(2)[(Y > 0).astype(int)])
+
+
 @pytest.mark.parametrize("y", [Y[:, None].astype(float), Y[:, None]], ids=["float", "int"])
 def test_a_loss_that_is_no_number_is_named(y):
     with pytest.raises(
