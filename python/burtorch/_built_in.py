@@ -71,7 +71,7 @@ class MLP(_core.MLP, Module):
         """The outputs: a list for numbers, an array for an array or a list of rows, an Array for an Array, else
         a Vector."""
         x = as_rows(x)
-        is_of_rows = getattr(x, "ndim", 0) == 2 and not isinstance(x, Array)
+        is_of_rows = getattr(x, "ndim", 0) > 1 and not isinstance(x, Array)
         return of_rows(self, self.layers, x) if is_of_rows else super().__call__(x)
 
     @property

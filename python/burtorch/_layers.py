@@ -80,9 +80,9 @@ class Embedding(_core.RowsCall, Module):
 class Linear(_core.DenseCall, Module):
     """``f(W x + b)`` of a Vector, of several joined, of each of several tokens, or of plain numbers.
 
-    ``layer(x)`` returns Tokens for Tokens; a list for a list or buffer of numbers, without a graph; an array of rows
-    for an array of rows; and for a Vector, or a list of Vectors, Values, numbers and rows of Tensors, a Vector on
-    their graph. Raises ValueError for another number of inputs.
+    ``layer(x)`` returns Tokens for Tokens; a list for a list or buffer of numbers, without a graph; an array for an
+    array of two or more axes, the last of which are the inputs; and for a Vector, or a list of Vectors, Values,
+    numbers and rows of Tensors, a Vector on their graph. Raises ValueError for another number of inputs.
 
     Args:
         params: the Parameters that receive W (n_out, n_in) and then b (n_out,).
@@ -170,7 +170,7 @@ class Linear(_core.DenseCall, Module):
             f = self._activation
             y = token_affine([x.vector], x.n, self.weight, self.bias, f == "relu")
             return Tokens(y if f in ("relu", "identity") else getattr(y, f)(), x.n)
-        if getattr(x := as_rows(x), "ndim", 0) == 2:
+        if getattr(x := as_rows(x), "ndim", 0) > 1:
             return of_rows(self, [self], x)
         if not (isinstance(x, (list, tuple)) and any(isinstance(p, _PARTS) for p in x)):
             return self._layer(x)
@@ -219,7 +219,7 @@ def as_rows(x: Any) -> Any:
 
 
 def of_rows(module: Module, layers: Sequence[Linear], x: Any, table: Any = None) -> Any:
-    """The results of these layers of a module, applied in turn to each row of an array, or to rows of a table."""
+    """The results of these layers of a module, applied in turn to the last axis of an array, or to rows of a table."""
     parts = [(layer.weight, layer.bias, layer.activation) for layer in layers]
 
     def forward(x: Any) -> Any:

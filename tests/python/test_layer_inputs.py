@@ -106,6 +106,17 @@ def test_rows_are_mapped(kind):
         np.testing.assert_allclose(np.reshape(y, (3, -1)).sum(axis=1), [value] * 3, rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["Linear", "tanh", "no bias", "MLP", "layer of an MLP"])
+@pytest.mark.parametrize("shape", [(2, 3), (2, 0), (1, 2, 3)], ids=str)
+def test_all_axes_but_the_last_are_rows(kind, shape):
+    _, layer = made(kind)
+    x = np.random.default_rng(5).normal(size=(*shape, 2))
+    y = layer(x)
+    assert y.shape == (*shape, 3)
+    np.testing.assert_array_equal(y.reshape(-1, 3), layer(x.reshape(-1, 2)))
+    np.testing.assert_array_equal(y, layer(bt.array(x)).data)
+
+
 @pytest.mark.parametrize(
     "call",
     [
