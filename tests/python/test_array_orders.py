@@ -123,7 +123,7 @@ def test_errors_name_the_mistake():
         (lambda x: np.sort(x, axis=2), ValueError, "axis"),
         (lambda x: np.sort(x, order="a"), TypeError, "order"),
         (lambda x: np.quantile(x, 1.5, axis=0), ValueError, "from 0 to 1"),
-        (lambda x: np.quantile(x, 0.5, axis=0, method="hazen"), TypeError, "linear.*hazen"),
+        (lambda x: np.quantile(x, 0.5, axis=0, method="closest_observation"), TypeError, "linear.*closest"),
         (lambda x: np.median(x, axis=(0, 0)), ValueError, "axis"),
         (lambda x: np.median(x, axis=0, out=np.zeros(0)), TypeError, "out"),
     ):
