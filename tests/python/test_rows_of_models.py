@@ -45,7 +45,7 @@ def test_a_layer_whose_tensors_are_replaced_uses_the_new_ones():
     np.testing.assert_array_equal(layer(x), other(x))
 
 
-@pytest.mark.parametrize("shape", [(2, 4), (0, 4), (2, 0), (2, 3, 3)])
+@pytest.mark.parametrize("shape", [(2, 4), (0, 4), (2, 0), (2, 3, 4)])
 def test_rows_of_another_length_are_refused(shape):
     layer = bt.nn.Linear(bt.Parameters(dtype="float64"), 3, 2)
     with pytest.raises(ValueError):
