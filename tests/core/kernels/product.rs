@@ -167,6 +167,24 @@ fn blocks_do_not_show() {
     edges::<f64>();
 }
 
+/// Stacks of every small shape, which have loops of their own, and shapes just beyond.
+fn small_stacks<E: Float>() {
+    let mut numbers = Numbers::new(9);
+    for m in 1..=9 {
+        for n in 1..=9 {
+            for k in [0, 1, 2, 3, 5, 8, 32, 33] {
+                Case::<E>::new(&mut numbers, [m, n, k], 3).check();
+            }
+        }
+    }
+}
+
+#[test]
+fn small_stacks_do_not_show() {
+    small_stacks::<f32>();
+    small_stacks::<f64>();
+}
+
 /// Pieces of batches, of rows and of columns.
 fn threads<E: Float>() {
     let mut numbers = Numbers::new(8);

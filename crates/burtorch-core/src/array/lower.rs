@@ -8,7 +8,7 @@ use super::build::ArrayBuilder;
 use super::control::{hoisted, with_steps_at_once, without_unread};
 use super::dims::{Axes, Dims};
 use super::expand::copied;
-use super::instr::{ArrayOp, ArrayProgram, Comparison, Dot, Element, Reduce, ValueId, View};
+use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Comparison, Dot, Element, Reduce, ValueId, View};
 use super::order::small_first;
 use super::repeated::once_along_axes;
 use super::row::Row;
@@ -21,11 +21,28 @@ use crate::scalar::DType;
 
 /// The program in the form that plans accept: without calls and without composed reductions.
 pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
-    let program = with_steps_at_once(&without_unread(&hoisted(program)?)?)?;
-    let program = once_along_axes(&rows_together(&program)?)?;
+    let program = with_steps_at_once(without_unread(hoisted(program)?)?)?;
+    let program = reductions_last(composed(once_along_axes(rows_together(program)?)?)?)?;
+    small_first(simplified(&program)?.cleaned()?)
+}
+
+/// The program with composed reductions and small products expressed in other instructions.
+fn composed(program: ArrayProgram) -> Result<ArrayProgram> {
+    let is_composed = |instr: &ArrayInstr| match instr.op {
+        ArrayOp::Reduce(kind, _) => matches!(kind, Reduce::LogSumExp | Reduce::Norm2),
+        ArrayOp::ReducePull(..) => true,
+        ArrayOp::Dot(_) => {
+            let dims = program.type_of(instr.result).dims;
+            dims[..dims.rank() - 2].iter().product::<usize>() >= MANY
+        }
+        _ => false,
+    };
+    if !program.instrs().iter().any(is_composed) {
+        return Ok(program);
+    }
     let pulled = program.instrs().iter().filter(|instr| matches!(instr.op, ArrayOp::ReducePull(Reduce::Norm2, _)));
     let pulled: HashSet<_> = pulled.map(|instr| instr.operands[1]).collect();
-    let program = copied(&program, |b, at, operands| {
+    copied(&program, |b, at, operands| {
         let instr = &program.instrs()[at];
         let lowered = match instr.op {
             ArrayOp::Reduce(Reduce::LogSumExp | Reduce::Norm2, axes) if is_whole(b.dims(operands[0]), axes) => {
@@ -46,8 +63,21 @@ pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
             _ => return b.push_all(instr.op.clone(), operands),
         };
         lowered.map(|v| vec![v])
-    })?;
-    let program = copied(&program, |b, at, operands| {
+    })?
+    .cleaned()
+}
+
+/// The program with reductions over axes that lie apart, and contributions of products, over last axes.
+fn reductions_last(program: ArrayProgram) -> Result<ArrayProgram> {
+    let moves = |instr: &ArrayInstr| match instr.op {
+        ArrayOp::Reduce(_, axes) => !side_by_side(axes),
+        ArrayOp::ReducePull(kind, _) => kind == Reduce::Prod,
+        _ => false,
+    };
+    if !program.instrs().iter().any(moves) {
+        return Ok(program);
+    }
+    copied(&program, |b, at, operands| {
         let instr = &program.instrs()[at];
         let moved = match instr.op {
             ArrayOp::Reduce(kind, axes) if !side_by_side(axes) => b.reduced_last(kind, operands[0], axes),
@@ -56,8 +86,7 @@ pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
         };
         moved.map(|v| vec![v])
     })?
-    .cleaned()?;
-    small_first(simplified(&program)?.cleaned()?)
+    .cleaned()
 }
 
 impl ArrayBuilder {
@@ -255,7 +284,7 @@ fn is_in_rows(dims: Dims, axes: Axes) -> bool {
 }
 
 /// Numbers of a row from which on it is worth a kernel that does all of a reduction.
-const WHOLE: usize = 64;
+const WHOLE: usize = 16;
 
 /// Whether a reduction over these axes is done by a kernel for each row.
 fn is_whole(dims: Dims, axes: Axes) -> bool {

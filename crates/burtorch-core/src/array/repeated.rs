@@ -14,10 +14,15 @@ use crate::error::Result;
 const MANY: usize = 1 << 10;
 
 /// The program with what is repeated computed once.
-pub(super) fn once_along_axes(program: &ArrayProgram) -> Result<ArrayProgram> {
-    copied(program, |b, at, operands| {
+pub(super) fn once_along_axes(program: ArrayProgram) -> Result<ArrayProgram> {
+    let is_long = |instr: &ArrayInstr| program.type_of(instr.result).dims.size() >= MANY;
+    let repeats = |instr: &ArrayInstr| matches!(instr.op, ArrayOp::View(View::Broadcast(_))) && is_long(instr);
+    if !program.instrs().iter().any(repeats) {
+        return Ok(program);
+    }
+    copied(&program, |b, at, operands| {
         let instr = &program.instrs()[at];
-        if program.type_of(instr.result).dims.size() < MANY {
+        if !is_long(instr) {
             return b.push_all(instr.op.clone(), operands);
         }
         match instr.op {

@@ -13,7 +13,7 @@ use crate::error::Result;
 
 /// The program, of which no derivative is taken any more, with what is equal in all steps of loops computed before these.
 pub(in super::super) fn hoisted(program: &ArrayProgram) -> Result<ArrayProgram> {
-    let program = written_out_whole(program)?.cleaned()?;
+    let program = cleaned_whole(program)?;
     if !program.instrs().iter().any(|instr| matches!(instr.op, ArrayOp::Loop(_))) {
         return Ok(program);
     }
@@ -21,13 +21,19 @@ pub(in super::super) fn hoisted(program: &ArrayProgram) -> Result<ArrayProgram> 
         ArrayOp::Loop(of) => {
             let mut of = Loop { body: shared(hoisted(&of.body.0)?), ..of.clone() };
             if let Length::While { condition, .. } = &mut of.length {
-                *condition = shared(written_out_whole(&condition.0)?.cleaned()?);
+                *condition = shared(cleaned_whole(&condition.0)?);
             }
             b.push_without_equal(of, operands, |_, _| true)
         }
         op => b.push_all(op.clone(), operands),
     })?
     .cleaned()
+}
+
+/// The program without calls and opaque programs, cleaned.
+fn cleaned_whole(program: &ArrayProgram) -> Result<ArrayProgram> {
+    let is_written_out = |instr: &ArrayInstr| !matches!(instr.op, ArrayOp::Call(_) | ArrayOp::Apart(_));
+    if program.instrs().iter().all(is_written_out) { program.cleaned() } else { written_out_whole(program)?.cleaned() }
 }
 
 /// A program of a loop, in two parts.

@@ -11,12 +11,12 @@ use super::body::shared;
 use crate::error::Result;
 
 /// The program with loops that take and stack only what is read.
-pub(in super::super) fn without_unread(program: &ArrayProgram) -> Result<ArrayProgram> {
+pub(in super::super) fn without_unread(program: ArrayProgram) -> Result<ArrayProgram> {
     let is_loop = |instr: &ArrayInstr| matches!(instr.op, ArrayOp::Loop(_));
     if !program.instrs().iter().any(is_loop) {
-        return Ok(program.clone());
+        return Ok(program);
     }
-    carrying_what_is_read(&stacking_what_is_read(&taking_what_is_read(program)?.cleaned()?)?)?.cleaned()
+    carrying_what_is_read(&stacking_what_is_read(&taking_what_is_read(&program)?.cleaned()?)?)?.cleaned()
 }
 
 fn read_of(program: &ArrayProgram) -> Vec<bool> {

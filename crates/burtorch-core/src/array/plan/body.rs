@@ -19,7 +19,7 @@ use crate::interrupt;
 
 /// A body made ready.
 pub(super) fn body_of<E: ArrayFloat>(program: &ArrayProgram, carried: Carried) -> Result<Box<dyn Body<E>>> {
-    Ok(match flat(Plan::with_arguments(program, Some(carried), None)?)? {
+    Ok(match flat(Plan::ready(&Plan::<E>::lowered(program)?, Some(carried), None)?)? {
         Ok(flat) => Box::new(flat),
         Err(plan) => Box::new(plan),
     })
@@ -54,7 +54,7 @@ pub(super) fn numbers_of<E: ArrayFloat>(of: &Loop) -> Result<Option<Pair<E>>> {
     }
     let made = |program: &ArrayProgram| -> Result<Option<Box<dyn Body<E>>>> {
         Ok(match in_numbers(&fold::folded::<E>(lowered(program)?)?)? {
-            Some(numbers) => Some(Box::new(Plan::prepared(numbers, Some(Carried::default()), None)?)),
+            Some(numbers) => Some(Box::new(Plan::prepared(&numbers, Some(Carried::default()), None)?)),
             None => None,
         })
     };

@@ -93,12 +93,13 @@ impl<E: ArrayFloat> Product<E> {
         let is_adjoint = self.adjoint != [false; 2];
         let finish = if is_adjoint { Finish::Reached } else { Finish::AsIs };
         let count = self.batch.size();
-        let is_whole = self.next.is_some() && m != 1 && n != 1 && !is_adjoint;
+        let is_stacked = self.next.is_some() && count > 1 && m != 1 && n != 1;
+        let is_whole = is_stacked && (!is_adjoint || k > 0 && self.are_reached([x, y]));
         let step = if is_whole { count } else { 1 };
         for at in (0..count).step_by(step.max(1)) {
             let (from_x, from_y) = (self.x.start(&self.batch, at), self.y.start(&self.batch, at));
             let to = &mut to[at * m * n..(at + step) * m * n];
-            if is_adjoint && (k == 0 || self.has_unreached([x, y], [from_x, from_y])) {
+            if is_adjoint && !is_whole && (k == 0 || self.has_unreached([x, y], [from_x, from_y])) {
                 match self.adjoint {
                     [true, true] => self.reached_terms([x, y], [from_x, from_y], to),
                     _ => self.reached_rows([x, y], [from_x, from_y], to),
@@ -128,6 +129,18 @@ impl<E: ArrayFloat> Product<E> {
         let column = strided(x, self.x.place.offset, self.x.steps[0], column);
         let row = strided(y, self.y.place.offset, self.y.steps[1], &mut row[..n]);
         kernels::add_products(column, row, self.adjoint, to);
+    }
+
+    /// Whether all adjoints lie side by side and none of them is unreached.
+    fn are_reached(&self, of: [&[E]; 2]) -> bool {
+        let mut sides = [&self.x, &self.y].into_iter().zip(of).zip(self.adjoint).filter(|(_, is_adjoint)| *is_adjoint);
+        sides.all(|((side, numbers), _)| {
+            let Place { offset, dims, .. } = side.place;
+            side.place.is_contiguous()
+                && numbers[offset..offset + dims.size()]
+                    .chunks(SCAN)
+                    .all(|part| part.iter().fold(true, |all, g| all & !g.is_unreached()))
+        })
     }
 
     fn at(side: &Side, start: usize, i: usize, j: usize) -> usize {

@@ -87,7 +87,7 @@ fn evaluated<E: ArrayFloat>(program: &ArrayProgram, roots: &[ValueId]) -> Result
         }
     }
     let outputs: Vec<_> = roots.iter().filter_map(|v| new[v.at()]).collect();
-    let mut plan = Plan::<E>::prepared(b.finish(&outputs)?.cleaned()?, None, None)?;
+    let mut plan = Plan::<E>::prepared(&b.finish(&outputs)?.cleaned()?, None, None)?;
     plan.run(&[], &[])?;
     if plan.singular().is_some() {
         return Ok(None);

@@ -52,6 +52,7 @@ mod control;
 
 mod choice;
 
+mod blocks_once;
 mod rows;
 mod sparse;
 mod turned;
@@ -143,24 +144,28 @@ pub struct Plan<E> {
 impl<E: ArrayFloat> Plan<E> {
     /// Makes a program ready.
     pub fn new(program: &ArrayProgram) -> Result<Self> {
-        Self::with_arguments(program, None, None)
+        Self::ready(&Self::lowered(program)?, None, None)
     }
 
-    /// The same with arguments given at each run, or written into buffers.
-    fn with_arguments(program: &ArrayProgram, body: Option<Carried>, passing: Option<&Passing>) -> Result<Self> {
+    /// A program in the form from which steps are made.
+    fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
         if program.dtype() != E::DTYPE {
             return Err(bad("numbers of a plan", program.dtype().name().into(), E::DTYPE.name().into()));
         }
-        let program = in_columns(fold::folded::<E>(lowered(program)?)?)?;
+        in_columns(fold::folded::<E>(lowered(program)?)?)
+    }
+
+    /// The plan of a lowered program, with arguments given at each run, or written into buffers.
+    fn ready(program: &ArrayProgram, body: Option<Carried>, passing: Option<&Passing>) -> Result<Self> {
         match passing {
-            Some(passing) if passing.has_order() => Self::prepared(passing.ordered(&program)?, body, Some(passing)),
+            Some(passing) if passing.has_order() => Self::prepared(&passing.ordered(program)?, body, Some(passing)),
             _ => Self::prepared(program, body, passing),
         }
     }
 
-    /// The same of a program that has been lowered.
-    fn prepared(program: ArrayProgram, body: Option<Carried>, passing: Option<&Passing>) -> Result<Self> {
-        let mut drafts = Drafts::new(&program, body)?;
+    /// The same in the order of the program.
+    fn prepared(program: &ArrayProgram, body: Option<Carried>, passing: Option<&Passing>) -> Result<Self> {
+        let mut drafts = Drafts::new(program, body)?;
         passing.iter().for_each(|passing| passing.shorten(&mut drafts));
         let (buffers, [floats, ints]) = assigned(&drafts.needs);
         let (steps, before) = steps(&mut drafts, &buffers, passing)?;
@@ -176,7 +181,7 @@ impl<E: ArrayFloat> Plan<E> {
             Kept::Int(x) => Some(vec![*x]),
             _ => None,
         };
-        let parameters = program.params().iter().map(|&v| parameter(&program, v)).collect();
+        let parameters = program.params().iter().map(|&v| parameter(program, v)).collect();
         let outputs: Vec<_> =
             drafts.outputs.iter().zip(program.output_types()).map(|(&need, ty)| (buffers[need], ty)).collect();
         let inputs = program.input_types();

@@ -241,7 +241,7 @@ impl<E: ArrayFloat> PassingPlan<E> {
         }
         let is_short = matches!(&program.instrs()[rows[0].0].op, ArrayOp::Rows(of) if of.is_one_block());
         let outputs = (1..=sums.len()).collect();
-        let plan = Plan::prepared(program, None, Some(&Passing { outputs, is_short, of_rows: true }))?;
+        let plan = Plan::prepared(&program, None, Some(&Passing { outputs, is_short, of_rows: true }))?;
         Ok(Some(PassingPlan { plan, ranges }))
     }
 

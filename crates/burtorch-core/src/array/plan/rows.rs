@@ -8,8 +8,10 @@ use super::super::build::ArrayBuilder;
 use super::super::expand::copied;
 use super::super::instr::{ArrayOp, ArrayProgram, Element, OverRows, Rows, Type};
 use super::super::rows::are_sums;
+use super::Plan;
 use super::alone::Operand;
 use super::argument::Argument;
+use super::blocks_once::lowered_once;
 use super::inner::{Body, Pass};
 use super::math::ArrayFloat;
 use super::memory::{Bank, room};
@@ -96,8 +98,11 @@ impl Rows {
 }
 
 /// The program with floats in place of masks among its arguments.
-fn without_masks(program: &ArrayProgram) -> Result<ArrayProgram> {
-    copied(program, |b: &mut ArrayBuilder, at, operands| match &program.instrs()[at].op {
+fn without_masks(program: ArrayProgram) -> Result<ArrayProgram> {
+    if program.input_types().iter().all(|ty| ty.element != Element::Mask) {
+        return Ok(program);
+    }
+    copied(&program, |b: &mut ArrayBuilder, at, operands| match &program.instrs()[at].op {
         ArrayOp::Input(Type { dims, element: Element::Mask }) => {
             let x = b.push(ArrayOp::Input(Type::float(*dims)), &[])?;
             Ok(vec![b.push(ArrayOp::Convert(Element::Mask), &[x])?])
@@ -141,7 +146,7 @@ enum Room<E> {
     Int(Vec<i64>),
 }
 
-/// What makes a program ready.
+/// What makes a lowered program ready.
 type Making<'a, E> = dyn Fn(&ArrayProgram, Option<&Passing>) -> Result<Box<dyn Body<E>>> + 'a;
 
 impl<E: ArrayFloat> RowsStep<E> {
@@ -160,7 +165,8 @@ impl<E: ArrayFloat> RowsStep<E> {
         for n in lengths(of.rows, most) {
             let place = &mut bodies[n.ilog2() as usize];
             if place.is_none() {
-                *place = Some(body(&without_masks(&of.of(n)?)?, passing.as_ref())?);
+                let lowered = lowered_once(of, n, |program| Plan::<E>::lowered(&without_masks(program)?))?;
+                *place = Some(body(&lowered, passing.as_ref())?);
             }
         }
         let program = &of.body.0;

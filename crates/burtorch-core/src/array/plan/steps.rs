@@ -88,7 +88,7 @@ pub(super) fn steps<E: ArrayFloat>(
                     ArrayOp::Rows(rows) => {
                         let to = program.results(at).map(|v| buffers[v.at()]).collect();
                         let block = |program: &ArrayProgram, passing: Option<&Passing>| -> Result<Box<dyn Body<E>>> {
-                            Ok(Box::new(Plan::with_arguments(program, None, passing)?))
+                            Ok(Box::new(Plan::ready(program, None, passing)?))
                         };
                         let parts =
                             program.results(at).map(|v| passing.and_then(|passing| passing.output_of(program, v)));

@@ -43,6 +43,13 @@ fn sums_of(of: &Loop) -> Vec<Option<Sum>> {
     (0..of.carries).map(|k| if is_known { sum(k) } else { None }).collect()
 }
 
+/// Those of them that a loop of a batch adds up for each of so many rows. What no row changes has no rows.
+fn sums_of_rows(of: &Loop, rows: usize) -> Vec<Option<Sum>> {
+    let body = &of.body.0;
+    let has_rows = |k: usize| body.type_of(body.inputs()[of.captures + k]).dims.first() == Some(&rows);
+    sums_of(of).into_iter().enumerate().map(|(k, sum)| sum.filter(|_| has_rows(k))).collect()
+}
+
 impl Batch {
     /// New carries: one for the total of each carry that is a sum.
     fn totals_of(&mut self, body: &ArrayProgram, captures: usize, sums: &[Option<Sum>]) -> Result<Vec<ValueId>> {
@@ -61,8 +68,8 @@ pub(in super::super) fn are_sums(of: &Loop) -> impl Iterator<Item = bool> {
 }
 
 /// What the carries of a loop begin with that are sums, if result `k` is one of them.
-pub(super) fn begins_of_sums(of: &Loop, instr: &ArrayInstr, k: usize) -> Vec<ValueId> {
-    let sums = sums_of(of);
+pub(super) fn begins_of_sums(of: &Loop, instr: &ArrayInstr, k: usize, rows: usize) -> Vec<ValueId> {
+    let sums = sums_of_rows(of, rows);
     if !sums.get(k).is_some_and(Option::is_some) {
         return vec![];
     }
@@ -86,7 +93,7 @@ impl Totals<'_> {
         of: &Loop,
         begins: &[ValueId],
     ) -> Result<ValueId> {
-        let sums = sums_of(of);
+        let sums = sums_of_rows(of, self.batch.rows);
         let carries = of.captures..of.captures + of.carries;
         let body = &of.body.0;
         let mut inner = Batch::new(body.dtype(), self.batch.rows)?;

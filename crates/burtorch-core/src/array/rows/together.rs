@@ -9,8 +9,7 @@ use super::super::instr::{ArrayOp, ArrayProgram, Rows, Shared, ValueId};
 use crate::error::Result;
 
 /// The program with rows joined that read the same rows and do not need each other.
-pub(in super::super) fn rows_together(program: &ArrayProgram) -> Result<ArrayProgram> {
-    let mut program = program.clone();
+pub(in super::super) fn rows_together(mut program: ArrayProgram) -> Result<ArrayProgram> {
     let mut at = 0;
     while at < program.instrs().len() {
         match partner(&program, at) {

@@ -108,7 +108,7 @@ impl Totals<'_> {
             ArrayOp::View(View::Broadcast(to)) if self.dims(of[0]).rank() == to.rank() => vec![of[0]],
             ArrayOp::AccumulateAt(slices) if slices[0].count == rows => of.to_vec(),
             ArrayOp::ScatterAdd { axis: 1, batch: 1 } => vec![of[0]],
-            ArrayOp::Loop(of_loop) => begins_of_sums(of_loop, instr, v.at() - instr.result.at()),
+            ArrayOp::Loop(of_loop) => begins_of_sums(of_loop, instr, v.at() - instr.result.at(), rows),
             _ => vec![],
         }
     }

@@ -5,6 +5,7 @@
 use super::Finish;
 use super::pack::{block_of_a, row_of_b, strip_of_b};
 use super::plan::{Job, Origin, PANEL, Plan, Side, aside_len, is_narrow, panels_len};
+use super::small::small;
 use super::tile::{Strip, strip};
 use crate::kernels::float::KernelFloat;
 use crate::kernels::levels::Target;
@@ -15,6 +16,9 @@ use crate::sync::stop::Pace;
 #[inline(always)]
 pub(super) fn all<E: KernelFloat, T: Target>(job: &Job<E>, workspace: &mut [E]) {
     let job = job.oriented();
+    if small::<E, T>(&job) {
+        return;
+    }
     let plan = Plan::new::<E, T>(&job);
     // Skips to the start of a cache line.
     let skipped = workspace.as_ptr().align_offset(64).min(workspace.len());

@@ -19,6 +19,7 @@
 mod blocks;
 mod pack;
 mod plan;
+mod small;
 mod tile;
 
 use super::float::KernelFloat;
