@@ -292,3 +292,80 @@ def test_random_programs(seed):
     except (UnsuitableError, bt.TraceError):
         # Bodies that need the numbers of Values.
         pytest.skip("not a program of arrays alone")
+
+
+def arrow(u):
+    """Numbers that share the first one."""
+    return bt.sum((u[1:] - u[:-1]) ** 4) + bt.sum(bt.exp(u) * u[0])
+
+
+def arrow_of_values(u):
+    all_of_them = sum(bt.exp(x) * u[0] for x in u)
+    return sum((u[i + 1] - u[i]) ** 4 for i in range(len(u) - 1)) + all_of_them
+
+
+LONG_ROWS = {
+    "row": lambda u: np.append(u**2, (u**2).sum()),
+    "row and column": lambda u: np.append(u**2 * u[0], (u**2).sum()),
+    "rows between": lambda u: np.concatenate([[(u**2).sum()], u**3, [(u**3).sum(), u[0]], np.roll(u, 2)]),
+    "columns": lambda u: u**2 * u[0] * bt.exp(u[-1]),
+    "a row of most": lambda u: np.append(np.roll(u, 1) * 2, (u[:90] ** 2).sum()),
+    "rows of some, one of all": lambda u: np.append(np.cumsum(u.reshape(20, 5) ** 2, axis=1), u.sum()),
+    "all": lambda u: u**2 * u.sum(),
+    "few of all": lambda u: np.stack([u.sum(), (u**2).sum()]),
+}
+LONG_COLUMNS = {
+    "shared factor": lambda u: (np.diff(u) ** 4).sum() + (bt.exp(u) * u[0]).sum(),
+    "shared factor at the end": lambda u: (bt.exp(u[:-1]) * u[-1]).sum(),
+    "two shared factors": lambda u: ((u**3) * u[3] * u[7]).sum(),
+    "a multiplier": lambda u: (u[:-1] ** 4).sum() + u[-1] * ((u[:-1] ** 2).sum() - 1.0),
+    "many": lambda u: (u[:30].sum() * u**2).sum(),
+}
+
+
+@pytest.mark.parametrize("name", [*LONG_ROWS, *LONG_COLUMNS])
+def test_rows_that_need_all_columns(name):
+    u = np.linspace(0.3, 1.7, 100)
+    if name in LONG_ROWS:
+        body = LONG_ROWS[name]
+        found, dense = bt.function(body).sparse_jacobian(u), bt.jacobian(body)(u).reshape(-1, 100)
+    else:
+        body = LONG_COLUMNS[name]
+        found, dense = bt.function(body).sparse_hessian(u), bt.hessian(body)(u)
+    np.testing.assert_allclose(found.toarray(), dense, rtol=1e-12, atol=1e-13 * np.abs(dense).max())
+    assert found.nnz == (dense != 0).sum()
+
+
+@pytest.mark.parametrize("body", [arrow, arrow_of_values])
+def test_one_shared_number_takes_few_directions(body):
+    """Memory of n numbers, not of n^2."""
+    f = bt.function(body)
+    for n in (3, 40, 200):
+        u = np.linspace(0.1, 1.0, n)
+        for _ in range(2):
+            found = f.sparse_hessian(u)
+            dense = bt.hessian(arrow)(u)
+            np.testing.assert_allclose(found.toarray(), dense, rtol=1e-12, atol=1e-12 * np.abs(dense).max())
+    n = 20_000 if body is arrow else 3000
+    u = np.linspace(0.1, 1.0, n)
+    found = f.sparse_hessian(u)
+    assert found.nnz == 3 * n - 2 + 2 * (n - 2)
+    for k in (1, n // 2, n - 1):
+        np.testing.assert_allclose(found[0, k], np.exp(u[k]) + (k == 1) * -12 * (u[1] - u[0]) ** 2, rtol=1e-12)
+        assert found[0, k] == pytest.approx(found[k, 0], rel=1e-14)
+
+
+def test_rows_of_values_that_need_all():
+    body = bt.function(lambda u: [sum(x * x for x in u), *(x * u[0] for x in u), bt.exp(u[1])])
+    for n in (2, 3, 50, 100):
+        u = np.linspace(0.5, 2.0, n)
+        expected = np.vstack([2 * u, np.diag(np.full(n, u[0])), np.zeros(n)])
+        expected[1 : n + 1, 0] += u
+        expected[n + 1, 1] = np.exp(u[1])
+        for _ in range(3):
+            np.testing.assert_allclose(body.sparse_jacobian(u).toarray(), expected, rtol=1e-14)
+    infinite = bt.function(lambda u: [sum(bt.sqrt(x) for x in u), *(x * 1.0 for x in u)])
+    for n in (6, 100):
+        found = infinite.sparse_jacobian(np.array([0.0, 4.0] + [1.0] * (n - 2))).toarray()
+        assert found[0].tolist() == [np.inf, 0.25] + [0.5] * (n - 2)
+        assert found[1:].tolist() == np.eye(n).tolist()

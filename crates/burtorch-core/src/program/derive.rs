@@ -257,12 +257,22 @@ pub fn of_one_output(program: &Program, output: usize) -> Result<Program> {
     passes::without_dead_code(Program::new(dtype, Parts { outputs, guards: Vec::new(), ..parts })?)
 }
 
-/// The gradient of one output at `x`, on its own nodes: correct even if partials of other nodes are infinite.
-pub fn row_alone(program: &Program, output: usize, x: &[f64], to: &mut [f64]) -> Result<()> {
-    let mut replay = Replay::<f64, 1>::new(&of_one_output(program, output)?, Build::Reverse(Seeds::One(0)))?;
+/// The replay for the gradient of one output, on its own nodes.
+pub fn reverse_of(program: &Program, output: usize) -> Result<Replay<f64, 1>> {
+    Replay::new(&of_one_output(program, output)?, Build::Reverse(Seeds::One(0)))
+}
+
+/// Computes that gradient at `x`.
+pub fn run_reverse(replay: &mut Replay<f64, 1>, x: &[f64]) {
     replay.inputs_mut().copy_from_slice(x);
     replay.values();
     replay.reverse_one();
+}
+
+/// The gradient of one output at `x`, on its own nodes: correct even if partials of other nodes are infinite.
+pub fn row_alone(program: &Program, output: usize, x: &[f64], to: &mut [f64]) -> Result<()> {
+    let mut replay = reverse_of(program, output)?;
+    run_reverse(&mut replay, x);
     for (k, g) in to.iter_mut().enumerate() {
         *g = replay.gradient(k, 0);
     }

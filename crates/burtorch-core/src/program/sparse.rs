@@ -1,15 +1,16 @@
 //! Hessians and Jacobians whose entries are mostly 0 for all inputs.
 //!
-//! Columns without a common row share one colour and one direction; eight directions are one run. After some
+//! Columns without a common row share one colour and one direction; eight directions are one run. A row with entries in most
+//! columns would need as many colours: a Jacobian computes it in reverse, a Hessian by the direction of its column. After some
 //! runs the entries are recorded as separate operations, if these take less time than runs over all nodes.
 //!
-//! Promises: an entry has the bits of a run along its column alone, even next to non-finite entries; pattern, colours
-//! and operations are computed once. Knows only the pattern, not matrix formats.
+//! Promises: an entry has the bits of a run along its column alone, or in such a row along the row, even next to non-finite entries;
+//! pattern, colours and operations are computed once. Knows only the pattern, not matrix formats.
 
 use std::sync::Arc;
 
 use super::build::Build;
-use super::derive::{HessianColumns, LANES, columns, row_alone};
+use super::derive::{HessianColumns, LANES, columns, reverse_of, row_alone, run_reverse};
 use super::entries::Entries;
 use super::node::Program;
 use super::replay::Replay;
@@ -32,18 +33,60 @@ struct Colouring {
     n_colours: usize,
     /// The entries of each row by ascending colour.
     order: Vec<usize>,
+    /// The rows that the colours leave out.
+    long: Vec<usize>,
+    /// For each entry of the columns of these, of a symmetric matrix, that of the row.
+    mirror: Vec<usize>,
 }
 
 impl Colouring {
+    /// For a symmetric matrix. The columns of long rows have colours of their own, the first ones.
+    fn symmetric(pattern: Pattern) -> Result<Self> {
+        let n = pattern.n_rows();
+        let long = pattern.long_rows();
+        if long.is_empty() {
+            return Self::of(pattern, n);
+        }
+        let is_long = |k: usize| long.binary_search(&k).is_ok();
+        let (mut colours, n_colours) = pattern.filtered(|row, column| !is_long(row) && !is_long(column))?.colours(n)?;
+        colours.iter_mut().for_each(|colour| *colour += long.len() as u32);
+        long.iter().zip(0..).for_each(|(&column, own)| colours[column] = own);
+        let mut mirror = vec![usize::MAX; pattern.columns.len()];
+        let mut work = Work::default();
+        for &row in &long {
+            for at in pattern.starts[row]..pattern.starts[row + 1] {
+                work.add(ENTRY)?;
+                let across = pattern.columns[at] as usize;
+                if let Ok(place) = pattern.row(across).binary_search(&(row as u32)) {
+                    mirror[pattern.starts[across] + place] = at;
+                }
+            }
+        }
+        let n_colours = n_colours + long.len();
+        Ok(Colouring { mirror, ..Self::coloured(pattern, (colours, n_colours), long)? })
+    }
+
+    /// For a matrix of `n` columns.
     fn of(pattern: Pattern, n: usize) -> Result<Self> {
-        let (colours, n_colours) = pattern.colours(n)?;
+        let colours = pattern.colours(n)?;
+        Self::coloured(pattern, colours, Vec::new())
+    }
+
+    /// For a matrix of `n` columns, of which long rows are computed alone.
+    fn without_long_rows(pattern: Pattern, n: usize) -> Result<Self> {
+        let long = pattern.long_rows();
+        let colours = pattern.filtered(|row, _| long.binary_search(&row).is_err())?.colours(n)?;
+        Self::coloured(pattern, colours, long)
+    }
+
+    fn coloured(pattern: Pattern, (colours, n_colours): (Vec<u32>, usize), long: Vec<usize>) -> Result<Self> {
         let mut order: Vec<_> = (0..pattern.columns.len()).collect();
         let mut work = Work::default();
         for row in pattern.starts.windows(2) {
             work.add(ENTRY * (row[1] - row[0]))?;
             order[row[0]..row[1]].sort_unstable_by_key(|&at| colours[pattern.columns[at] as usize]);
         }
-        Ok(Colouring { pattern: Arc::new(pattern), colours, n_colours, order })
+        Ok(Colouring { pattern: Arc::new(pattern), colours, n_colours, order, long, mirror: Vec::new() })
     }
 
     fn direction(&self, colour: usize, column: usize) -> f64 {
@@ -53,10 +96,18 @@ impl Colouring {
     /// A function that stores an entry, given row and colour. The entries of a row come by ascending colour.
     fn put(&self) -> impl FnMut(&mut [f64], usize, usize, f64) + '_ {
         let mut next = self.pattern.starts.clone();
+        let own = if self.mirror.is_empty() { 0 } else { self.long.len() };
         move |data, row, colour, entry| {
+            // Others than those of its own colours are mirrored.
+            if colour >= own && self.long.binary_search(&row).is_ok() {
+                return;
+            }
             let Some(&at) = self.order[..self.pattern.starts[row + 1]].get(next[row]) else { return };
             if self.colours[self.pattern.columns[at] as usize] as usize == colour {
                 data[at] = entry;
+                if let Some(across) = data.get_mut(self.mirror.get(at).copied().unwrap_or(usize::MAX)) {
+                    *across = entry;
+                }
                 next[row] += 1;
             }
         }
@@ -145,7 +196,7 @@ impl Hessian {
         {
             let longest = (0..n).map(|row| pattern.row(row).len()).max().unwrap_or(0);
             if longest.div_ceil(LANES) < runs && pattern.columns.len().saturating_mul(longest) <= most {
-                self.colouring = Some(Colouring::of(pattern, n)?);
+                self.colouring = Some(Colouring::symmetric(pattern)?);
             }
         }
         let saves = self.colouring.as_ref().is_some_and(|colouring| colouring.n_colours.div_ceil(LANES) < runs);
@@ -155,7 +206,7 @@ impl Hessian {
 
     fn colour(&mut self, program: &Program) -> Result<()> {
         if self.colouring.is_none() {
-            self.colouring = Some(Colouring::of(hessian_pattern(program)?, program.n_differentiated())?);
+            self.colouring = Some(Colouring::symmetric(hessian_pattern(program)?)?);
         }
         Ok(())
     }
@@ -163,8 +214,8 @@ impl Hessian {
     /// Records the entries as separate operations now, whatever their time; returns whether that is possible.
     pub fn record(&mut self, program: &Program) -> Result<bool> {
         self.colour(program)?;
-        let Some(Colouring { pattern, colours, n_colours, .. }) = &self.colouring else { return Ok(false) };
-        Ok(self.planned.take(Entries::of_hessian(program, pattern, colours, *n_colours)?))
+        let Some(Colouring { pattern, colours, n_colours, long, .. }) = &self.colouring else { return Ok(false) };
+        Ok(long.is_empty() && self.planned.take(Entries::of_hessian(program, pattern, colours, *n_colours)?))
     }
 
     /// The entries of the pattern at `x`, all inputs. Checks now and then whether to end early.
@@ -174,9 +225,13 @@ impl Hessian {
             unreachable!("the colours were made above");
         };
         let colouring = &*colouring;
-        let Colouring { pattern, colours, n_colours, .. } = colouring;
+        let Colouring { pattern, colours, n_colours, long, .. } = colouring;
         data.resize(pattern.columns.len(), 0.0);
-        if !planned.run(x, data, || Entries::of_hessian(program, pattern, colours, *n_colours))? {
+        let plan = || match long.is_empty() {
+            true => Entries::of_hessian(program, pattern, colours, *n_colours),
+            false => Ok(None),
+        };
+        if !planned.run(x, data, plan)? {
             let mut put = colouring.put();
             columns.run(
                 x,
@@ -212,6 +267,8 @@ fn spread(pattern: &Pattern, data: &[f64], n: usize, to: &mut [f64]) -> Result<(
 pub struct SparseJacobian {
     replay: Replay<F64x8, 1>,
     colouring: Colouring,
+    /// The long rows of the colouring, in reverse.
+    long: Vec<Replay<f64, 1>>,
     planned: Planned,
     data: Vec<f64>,
 }
@@ -219,24 +276,29 @@ pub struct SparseJacobian {
 impl SparseJacobian {
     /// Prepares a program. Checks now and then whether to end early.
     pub fn new(program: &Program) -> Result<Self> {
-        let colouring = Colouring::of(jacobian_pattern(program)?, program.n_differentiated())?;
+        let colouring = Colouring::without_long_rows(jacobian_pattern(program)?, program.n_differentiated())?;
         let data = vec![0.0; colouring.pattern.columns.len()];
         let replay = Replay::new(program, Build::Tangent)?;
-        Ok(SparseJacobian { replay, colouring, planned: Planned::default(), data })
+        let long = colouring.long.iter().map(|&row| reverse_of(program, row)).collect::<Result<_>>()?;
+        Ok(SparseJacobian { replay, colouring, long, planned: Planned::default(), data })
     }
 
     /// Records the entries as separate operations now, whatever their time; returns whether that is possible.
     pub fn record(&mut self, program: &Program) -> Result<bool> {
-        let Colouring { pattern, colours, n_colours, .. } = &self.colouring;
-        Ok(self.planned.take(Entries::of_jacobian(program, pattern, colours, *n_colours)?))
+        let Colouring { pattern, colours, n_colours, long, .. } = &self.colouring;
+        Ok(long.is_empty() && self.planned.take(Entries::of_jacobian(program, pattern, colours, *n_colours)?))
     }
 
     /// The entries of the pattern at `x`, all inputs. Checks now and then whether to end early.
     pub fn entries(&mut self, program: &Program, x: &[f64]) -> Result<(&Arc<Pattern>, &[f64])> {
-        let SparseJacobian { replay, colouring, planned, data } = self;
+        let SparseJacobian { replay, colouring, long, planned, data } = self;
         let colouring = &*colouring;
         let Colouring { pattern, colours, n_colours, .. } = colouring;
-        if planned.run(x, data, || Entries::of_jacobian(program, pattern, colours, *n_colours))? {
+        let plan = || match long.is_empty() {
+            true => Entries::of_jacobian(program, pattern, colours, *n_colours),
+            false => Ok(None),
+        };
+        if planned.run(x, data, plan)? {
             return Ok((pattern, data));
         }
         let mut work = Work::default();
@@ -255,6 +317,13 @@ impl SparseJacobian {
             },
         )?;
         goes_on?;
+        for (&row, reverse) in colouring.long.iter().zip(long) {
+            work.add(reverse.n_instructions())?;
+            run_reverse(reverse, x);
+            let span = pattern.starts[row]..pattern.starts[row + 1];
+            let entries = data[span.clone()].iter_mut().zip(&pattern.columns[span]);
+            entries.for_each(|(entry, &column)| *entry = reverse.gradient(column as usize, 0));
+        }
         // A zero seed may have been multiplied by an infinite partial: a separate run for each row, on its own nodes,
         // decides.
         let mut alone = vec![0.0; program.n_differentiated()];

@@ -119,6 +119,12 @@ fn entries<'py>(mut call: Call<'py>, what: What) -> PyResult<Bound<'py, PyAny>> 
     let py = call.py();
     let out = if what.is_pattern { None } else { SparseOut::take(&mut call)? };
     let by = Argnums::of(call.take("argnums").as_ref())?;
+    let mut chosen = by.among(call.positional.len())?;
+    chosen.sort_unstable();
+    if let Some(twice) = chosen.windows(2).find(|two| two[0] == two[1]) {
+        let message = format!("argnums of {}() must name each argument once, found {} twice", what.method, twice[0]);
+        return Err(PyValueError::new_err(message));
+    }
     let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, what.method)? else {
         return Entries::of_arrays(&call, what.method, by)?.build(py, out);
     };

@@ -1,4 +1,4 @@
-//! The program that computes the entries of a sparse Jacobian, from one direction for each colour.
+//! The program that computes the entries of a sparse Jacobian: from one direction for each colour, and for each long row.
 //!
 //! Promises: an entry has the number that the whole Jacobian has there. Does not know how patterns are found.
 
@@ -39,12 +39,73 @@ impl Pattern {
         }
         Pattern { starts, columns }
     }
+}
 
-    /// Colours of the columns, each its own if a row needs all of them.
-    fn colours_at_most(&self, n: usize) -> Result<(Vec<u32>, usize)> {
-        let is_full = (0..self.n_rows()).any(|row| self.row(row).len() == n);
-        if is_full { Ok(((0..n as u32).collect(), n)) } else { self.colours(n) }
+/// No direction of a side computes it.
+const NONE: u32 = u32::MAX;
+
+/// Directions that compute all entries: one for each colour of columns, and one, the other way, for each long row. A row with
+/// entries in most columns alone would need as many colours.
+struct Directions {
+    /// For each column its colour, for each row its place among the long ones, and how many of both there are.
+    colours: Vec<u32>,
+    long: Vec<u32>,
+    counts: [usize; 2],
+}
+
+impl Directions {
+    /// For the entries of `n` columns.
+    fn of(pattern: &Pattern, n: usize) -> Result<Self> {
+        let long_rows = pattern.long_rows();
+        let mut long = vec![NONE; pattern.n_rows()];
+        long_rows.iter().zip(0..).for_each(|(&row, k)| long[row] = k);
+        let left = if long_rows.is_empty() { None } else { Some(pattern.filtered(|row, _| long[row] == NONE)?) };
+        let left = left.as_ref().unwrap_or(pattern);
+        let (colours, count) = match (0..left.n_rows()).map(|row| left.row(row).len()).max() {
+            None | Some(0) => (vec![NONE; n], 0),
+            // Each column its own, if a row needs all of them.
+            Some(longest) if longest == n => ((0..n as u32).collect(), n),
+            _ => left.colours(n)?,
+        };
+        Ok(Directions { colours, long, counts: [count, long_rows.len()] })
     }
+
+    fn count(&self) -> usize {
+        self.counts.iter().sum()
+    }
+}
+
+/// The derivatives along so many directions, one after the other. `one` returns `n_results` results, then the derivatives along
+/// the tangents or adjoints of `seeded`, which follow its arguments; `seeds` has for each number of these the direction in
+/// which it is 1.
+fn along(
+    b: &mut ArrayBuilder,
+    (one, n_results): (&ArrayProgram, usize),
+    mut arguments: Vec<ValueId>,
+    (seeded, mut seeds): (&[Dims], &[u32]),
+    count: usize,
+) -> Result<ValueId> {
+    let axes: Vec<_> = (0..one.inputs().len()).map(|k| (k >= arguments.len()).then_some(0)).collect();
+    let all = one.batched(&axes, count)?;
+    let directions = integers(b, 0..count)?;
+    let directions = b.reshape(directions, &[count, 1])?;
+    for dims in seeded {
+        let (these, rest) = seeds.split_at(dims.size());
+        seeds = rest;
+        let these = integers(b, these.iter().map(|&direction| direction as usize))?;
+        let seed = b.compare(Comparison::Equal, &[directions, these])?;
+        let seed = b.convert(seed, Element::Float)?;
+        arguments.push(b.reshape(seed, &[&[count], &dims[..]].concat())?);
+    }
+    let found = b.push_all(ArrayOp::Call(Shared(Arc::new(all))), &arguments)?.split_off(n_results);
+    let found = found.into_iter().map(|part| {
+        let size = b.dims(part).size() / count;
+        b.reshape(part, &[count, size])
+    });
+    let found = found.collect::<Result<Vec<_>>>()?;
+    let found = b.concatenate(&found, 1)?;
+    let size = b.dims(found).size();
+    b.reshape(found, &[size])
 }
 
 impl ArrayProgram {
@@ -83,47 +144,34 @@ impl ArrayProgram {
         let total = |all: &[Dims]| all.iter().map(Dims::size).sum::<usize>();
         let (m, n) = (total(&results), total(&variables));
         let mut b = ArrayBuilder::new(self.dtype())?;
-        let mut arguments = b.inputs_of(&self.input_types())?;
+        let arguments = b.inputs_of(&self.input_types())?;
         if pattern.columns.is_empty() {
             let zero = b.literal(0.0)?;
             let none = b.broadcast_to(zero, Dims::new(&[0])?)?;
             return b.finish(&[none]);
         }
-        let (columns, rows) = (pattern.colours_at_most(n)?, pattern.transposed(n).colours_at_most(m)?);
-        let is_forward = columns.1 <= rows.1;
-        let (one, (colours, count), seeded, width) = match is_forward {
-            true => (self.jvp(by)?, columns, &variables, m),
-            false => (self.vjp_of_some(by)?, rows, &results, n),
-        };
-        let axes: Vec<_> = (0..one.inputs().len()).map(|k| (k >= arguments.len()).then_some(0)).collect();
-        let all = one.batched(&axes, count)?;
-        let directions = integers(&mut b, 0..count)?;
-        let directions = b.reshape(directions, &[count, 1])?;
-        let mut colours_left = &colours[..];
-        for dims in seeded {
-            let (these, rest) = colours_left.split_at(dims.size());
-            colours_left = rest;
-            let these = integers(&mut b, these.iter().map(|&colour| colour as usize))?;
-            let seed = b.compare(Comparison::Equal, &[directions, these])?;
-            let seed = b.convert(seed, Element::Float)?;
-            arguments.push(b.reshape(seed, &[&[count], &dims[..]].concat())?);
+        let (by_columns, by_rows) = (Directions::of(pattern, n)?, Directions::of(&pattern.transposed(n), m)?);
+        let is_forward = by_columns.count() <= by_rows.count();
+        let Directions { colours, long, counts } = if is_forward { by_columns } else { by_rows };
+        let mut parts = Vec::with_capacity(2);
+        for (seeds, count, is_forward) in [(&colours, counts[0], is_forward), (&long, counts[1], !is_forward)] {
+            if count > 0 {
+                let (one, seeded) =
+                    if is_forward { (self.jvp(by)?, &variables) } else { (self.vjp_of_some(by)?, &results) };
+                parts.push(along(&mut b, (&one, results.len()), arguments.clone(), (seeded, seeds), count)?);
+            }
         }
-        let found = b.push_all(ArrayOp::Call(Shared(Arc::new(all))), &arguments)?.split_off(results.len());
-        let found = found.into_iter().map(|part| {
-            let size = b.dims(part).size() / count;
-            b.reshape(part, &[count, size])
-        });
-        let found = found.collect::<Result<Vec<_>>>()?;
-        let found = b.concatenate(&found, 1)?;
-        let found = b.reshape(found, &[count * width])?;
+        let found = b.concatenate(&parts, 0)?;
+        let widths = if is_forward { [m, n] } else { [n, m] };
+        let place = |row: usize, column: usize| {
+            let (line, across) = if is_forward { (row, column) } else { (column, row) };
+            match long[line] {
+                NONE => colours[across] as usize * widths[0] + line,
+                k => counts[0] * widths[0] + k as usize * widths[1] + across,
+            }
+        };
         let entries = (0..m).flat_map(|row| pattern.row(row).iter().map(move |&column| (row, column as usize)));
-        let places = integers(
-            &mut b,
-            entries.map(|(row, column)| match is_forward {
-                true => colours[column] as usize * width + row,
-                false => colours[row] as usize * width + column,
-            }),
-        )?;
+        let places = integers(&mut b, entries.map(|(row, column)| place(row, column)))?;
         let entries = b.take(found, places, 0)?;
         b.finish(&[entries])
     }

@@ -14,6 +14,9 @@ pub struct Pattern {
     pub columns: Vec<u32>,
 }
 
+/// Directions that cost little.
+const FEW: usize = 64;
+
 impl Pattern {
     /// The pattern with these rows.
     pub fn of_rows<'r>(rows: impl Iterator<Item = &'r [u32]>) -> Result<Self> {
@@ -35,6 +38,31 @@ impl Pattern {
     /// How many rows.
     pub fn n_rows(&self) -> usize {
         self.starts.len() - 1
+    }
+
+    /// The rows with so many entries that fewer directions are needed if each of them has one of its own than if columns are
+    /// coloured for them too; sorted. A row needs as many colours as it has entries.
+    pub fn long_rows(&self) -> Vec<usize> {
+        let len = |row: usize| self.starts[row + 1] - self.starts[row];
+        let mut by_length: Vec<usize> = (0..self.n_rows()).collect();
+        by_length.sort_by_key(|&row| std::cmp::Reverse(len(row)));
+        let longest = |k: usize| by_length.get(k).map_or(0, |&row| len(row));
+        let (cost, k) = (0..=by_length.len()).map(|k| (k + longest(k), k)).min().unwrap_or_default();
+        by_length.truncate(if longest(0) > FEW && cost <= longest(0) / 2 { k } else { 0 });
+        by_length.sort_unstable();
+        by_length
+    }
+
+    /// The pattern with the entries that are kept, given row and column. Interruptible.
+    pub fn filtered(&self, keep: impl Fn(usize, usize) -> bool) -> Result<Self> {
+        let mut work = Work::default();
+        let mut left = Pattern { starts: vec![0], columns: Vec::new() };
+        for row in 0..self.n_rows() {
+            work.add(1 + self.row(row).len())?;
+            left.columns.extend(self.row(row).iter().filter(|&&column| keep(row, column as usize)));
+            left.starts.push(left.columns.len());
+        }
+        Ok(left)
     }
 
     /// A colour for each of `n` columns, such that no two columns of one row share one; greedy. Returns the colours and
