@@ -167,21 +167,19 @@ mod tests {
     use super::super::super::build::ArrayBuilder;
     use super::super::super::instr::{Element, OverRows};
     use super::*;
-    use crate::ops::Op;
     use crate::scalar::DType;
 
-    /// Rows of three numbers times a constant, of which one number is `x`, and a literal, summed.
+    /// Rows of three numbers, a constant of which one number is `x`, and a literal, summed.
     fn rows(x: f64, literal: f64, rows: usize) -> Rows {
         let mut b = ArrayBuilder::new(DType::Float64).unwrap();
         let of = b.input(&[3], Element::Float).unwrap();
         let dims = b.dims(of);
         let data = Shared(Arc::new(Data::F64(vec![1.0, x, 3.0])));
-        let factor = b.push(ArrayOp::Const(dims, data), &[]).unwrap();
-        let product = b.row(Op::Mul, &[of, factor]).unwrap();
+        let constant = b.push(ArrayOp::Const(dims, data), &[]).unwrap();
         let literal = b.literal(literal).unwrap();
         let literal = b.broadcast_to(literal, dims).unwrap();
-        let sum = b.row(Op::Add, &[product, literal]).unwrap();
-        let body = Shared(Arc::new(b.finish(&[sum]).unwrap()));
+        let all = b.concatenate(&[of, constant, literal], 0).unwrap();
+        let body = Shared(Arc::new(b.finish(&[all]).unwrap()));
         Rows { body, rows, mapped: [true].into(), results: [OverRows::Sum].into() }
     }
 
