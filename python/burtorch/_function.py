@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
-from burtorch._core import Function
+from types import FunctionType, MethodType
+
+from burtorch._core import Function, function_like
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+
+class Kept(tuple):  # type: ignore[type-arg]  # a Function of a class and that of an instance
+    """What an instance keeps of a decorated method; copies and pickles of the instance make their own."""
+
+    def __reduce__(self) -> Any:
+        return Kept, ()
+
+
+def of_instance(self: Function, instance: object) -> Function:
+    """The Function of a method, which the instance keeps so that it is traced once."""
+    method = self.__wrapped__
+    if not isinstance(method, FunctionType):
+        return self
+    own = getattr(instance, "__dict__", None)
+    if not isinstance(own, dict):
+        raise TypeError(f"a traced method needs an instance with a __dict__, found {instance!r:.60}")
+    name = f"_traced {method.__qualname__}"
+    found = own.get(name)
+    if not found or found[0] is not self or found[1].__wrapped__.__self__ is not instance:
+        found = own[name] = Kept((self, function_like(self, MethodType(method, instance))))
+    function: Function = found[1]
+    return function
 
 
 def function(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:

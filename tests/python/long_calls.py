@@ -612,7 +612,7 @@ short(
     ),
     *("Value.same_node", "Value.to_string", "Vector.__getitem__", "Vector.__iter__", "bytes_needed", "current_graph"),
     *("Graph.array", "array"),
-    *("no_grad", "parameter", "primitive", "primitive.defjvp", "primitive.defvjp", "memory"),
+    *("no_grad", "parameter", "parameter.__reduce__", "primitive", "primitive.defjvp", "primitive.defvjp", "memory"),
     *("optim.SGD", "optim.Adam", "optim.AdamW", "optim.Schedule", "optim.Schedule.rate", "optim.Schedule.step"),
     "optim.Schedule.__reduce__",
     *("micrograd.Module", "nn.Tokens", "nn.Tokens.at", "nn.Tokens.rows", "Oracle.__reduce__"),

@@ -4,7 +4,7 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 use super::vector::wrap;
 use crate::array::trace::current;
@@ -66,6 +66,20 @@ impl PyParameter {
     fn set_value(&self, x: &Bound<'_, PyAny>) -> PyResult<()> {
         self.set(number(x)?);
         Ok(())
+    }
+
+    /// `copy.copy`, `copy.deepcopy` and `pickle`: another parameter with the same number.
+    fn __copy__(&self) -> PyResult<Self> {
+        self.get_value().map(PyParameter::of)
+    }
+
+    fn __deepcopy__(&self, memo: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let _ = memo;
+        self.__copy__()
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyType>, (f64,))> {
+        Ok((slf.get_type(), (slf.get().get_value()?,)))
     }
 
     fn __repr__(&self) -> String {

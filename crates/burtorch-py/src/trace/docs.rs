@@ -350,6 +350,20 @@ Functions are pickled as their traces; an unpickled function has no body.
 ";
 
 /// See the name.
+pub const COPY: &CStr = c"__copy__($self, /)
+--
+
+The Function itself.
+";
+
+/// See the name.
+pub const DEEPCOPY: &CStr = c"__deepcopy__($self, memo, /)
+--
+
+A Function of the copied body: of the method of a copied object, or the Function itself.
+";
+
+/// See the name.
 pub const SAVE: &CStr = c"save($self, path, /)
 --
 

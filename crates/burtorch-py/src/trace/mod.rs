@@ -42,6 +42,7 @@ mod out;
 mod primitive;
 mod probes;
 mod program;
+mod python_function;
 mod pytree;
 mod record;
 mod recorded;
@@ -60,6 +61,7 @@ use pyo3::prelude::*;
 /// Adds the classes and functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     audit::register(m)?;
+    python_function::register(m)?;
     primitive::register(m)?;
     program::register(m)?;
     file::register(m)?;

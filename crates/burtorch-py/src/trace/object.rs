@@ -16,7 +16,7 @@ use pyo3::types::PyTuple;
 use super::keywords::{self, Keywords};
 use super::state::{FunctionState, Scalars};
 use super::states::{InUse, States, state_of};
-use super::{audit, calls, derivatives, file, gradients, long_arrays, map, sparse, transforms};
+use super::{audit, calls, derivatives, file, gradients, long_arrays, map, python_function, sparse, transforms};
 use crate::convert::entry::{caught, entered, raise_python};
 use crate::convert::errors::is_final;
 use crate::convert::refusals::{NeedsArrays, is_tracing, needed_arrays};
@@ -278,6 +278,8 @@ const METHODS: &[(Keywords, Method)] = &[
     (own("audit", &[]), audit::audit),
     (passed_on("value_and_param_grad", &[]), transforms::value_and_param_grad),
     (passed_on("compile", &[]), calls::compile),
+    (own("__copy__", &[]), python_function::copy),
+    (own("__deepcopy__", &[]), python_function::deepcopy),
 ];
 
 /// Options, and static arguments of the body.

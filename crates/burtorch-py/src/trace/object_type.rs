@@ -14,6 +14,7 @@ use pyo3::types::PyTuple;
 
 use super::keywords::unexpected;
 use super::object::{Call, FunctionObject, grad, method, value_and_grad, vectorcall};
+use super::python_function::{Docstring, of_instance};
 use super::state::{FunctionState, Options};
 use super::states;
 use crate::convert::arguments::DtypeName;
@@ -202,6 +203,23 @@ unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     })
 }
 
+/// `f.__get__(instance, class)`
+unsafe extern "C" fn descriptor_get(
+    function: *mut ffi::PyObject,
+    instance: *mut ffi::PyObject,
+    _class: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: living objects, or null for no instance, under the GIL.
+    entered(|py| unsafe {
+        let function = Bound::from_borrowed_ptr(py, function);
+        let bound = match Bound::from_borrowed_ptr_or_opt(py, instance) {
+            Some(instance) => of_instance(&function, &instance),
+            None => Ok(function),
+        };
+        bound.map_or_else(raise_python, Bound::into_ptr)
+    })
+}
+
 /// `f.__wrapped__`
 unsafe extern "C" fn wrapped(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: a living Function under the GIL.
@@ -257,6 +275,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     unsafe {
         if TYPE.is_null() {
             TYPE = make_type(m.py())?;
+            let class = Bound::from_borrowed_ptr(m.py(), TYPE.cast());
+            class.setattr("__doc__", Docstring(class.getattr("__doc__")?.unbind()))?;
         }
         m.add("Function", Bound::from_borrowed_ptr(m.py(), TYPE.cast()))
     }
@@ -289,6 +309,8 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         c"audit" method::<21>, docs::AUDIT;
         c"value_and_param_grad" method::<22>, docs::VALUE_AND_PARAM_GRAD;
         c"compile" method::<23>, docs::COMPILE;
+        c"__copy__" method::<24>, docs::COPY;
+        c"__deepcopy__" method::<25>, docs::DEEPCOPY;
     };
     let attribute = |name: &'static std::ffi::CStr, get: ffi::getter, doc: &'static std::ffi::CStr| ffi::PyGetSetDef {
         name: name.as_ptr(),
@@ -325,6 +347,7 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         slot(ffi::Py_tp_traverse, traverse as *mut c_void),
         slot(ffi::Py_tp_clear, clear as *mut c_void),
         slot(ffi::Py_tp_repr, repr as *mut c_void),
+        slot(ffi::Py_tp_descr_get, descriptor_get as *mut c_void),
         slot(ffi::Py_tp_methods, Vec::leak(all).as_mut_ptr().cast()),
         slot(ffi::Py_tp_getset, Vec::leak(attributes).as_mut_ptr().cast()),
         slot(ffi::Py_tp_members, Vec::leak(members).as_mut_ptr().cast()),

@@ -197,6 +197,16 @@ impl PyPrimitive {
         append(slf, &call, &operands.into_iter().flatten().collect::<Vec<_>>())
     }
 
+    /// `copy.copy` and `copy.deepcopy`: the primitive, as for functions of Python.
+    fn __copy__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    fn __deepcopy__<'py>(slf: &Bound<'py, Self>, memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        let _ = memo;
+        slf.clone()
+    }
+
     fn __repr__(&self, py: Python<'_>) -> String {
         format!("<primitive {}>", self.name(py))
     }
