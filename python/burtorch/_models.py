@@ -12,7 +12,7 @@ import os
 
 from burtorch import _built_in, _core
 from burtorch import _layers as layers
-from burtorch._module import walk
+from burtorch._module import by_name, walk
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
@@ -221,8 +221,8 @@ def load_model(path: Path) -> tuple[Model, str | None]:
 
 
 def _tensors(model: Model | Module) -> list[tuple[str, _core.Tensor]]:
-    named: Callable[[], Any] = getattr(model, "named_tensors", None) or model.named_parameters
-    return list(named())
+    named: Callable[[], Any] | None = getattr(model, "named_tensors", None)
+    return list(named() if named else by_name(model).items())
 
 
 def _content(path: Path) -> bytes:

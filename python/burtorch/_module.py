@@ -50,6 +50,22 @@ def parameters(model: object) -> Iterator[Tensor]:
         yield tensor
 
 
+def by_name(model: object) -> dict[str, Tensor]:
+    """The Tensors of any model, by name.
+
+    Raises:
+        ValueError: two of them have one name.
+    """
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in named_parameters(model):
+        if tensors.setdefault(name, tensor) is not tensor:
+            raise ValueError(
+                f"two tensors of the model are named {name!r}, of the shapes {tuple(tensors[name].shape)} and "
+                f"{tuple(tensor.shape)}: give attributes and keys of dicts names that differ as text and have no dots"
+            )
+    return tensors
+
+
 class State(dict):  # type: ignore[type-arg]  # of str and array; a pickle stores no types
     """A dict of values by name, with the configuration of the model in ``about``."""
 
@@ -60,8 +76,11 @@ def state_dict(model: object) -> dict[str, array[float]]:
     """A copy of the values of each Tensor, flat, by name.
 
     The dict also contains settings of the layers, such as activations, so that a different model refuses it.
+
+    Raises:
+        ValueError: two Tensors have one name.
     """
-    state = State((name, array(_code(tensor), tensor.values)) for name, tensor in named_parameters(model))
+    state = State((name, array(_code(tensor), tensor.values)) for name, tensor in by_name(model).items())
     state.about = _models().describe(model)
     return state
 
@@ -77,7 +96,7 @@ def load_state_dict(model: object, state: Mapping[str, Any]) -> None:
     """
     if isinstance(state, State):
         _models().check_same(model, state.about, "the state")
-    tensors = dict(named_parameters(model))
+    tensors = by_name(model)
     if tensors.keys() != state.keys():
         missing, unknown = sorted(tensors.keys() - state.keys()), sorted(state.keys() - tensors.keys())
         raise ValueError(f"the state lacks {missing} and has unknown names {unknown}")
@@ -209,7 +228,7 @@ class Module:
         """Save the Tensors as a safetensors file, by their names in ``named_parameters()``, completely or not at all.
 
         Raises:
-            ValueError: the Tensors are in different Parameters.
+            ValueError: the Tensors are in different Parameters, or two of them have one name.
             OSError: the system refuses; the old file remains.
 
         Example:
