@@ -30,11 +30,13 @@ def is_array(x: Any) -> bool:
 
 
 def array(x: Any) -> Any:
-    """An object with the methods of arrays: an Array for a Tensor, else ``x`` itself, or NumPy's array of it."""
+    """An object with the methods of arrays: an Array of Tensors and lists with Arrays, else ``x`` or NumPy's array."""
     if isinstance(x, (Array, numpy.ndarray)):
         return x
     if isinstance(x, (Tensor, Parameters, parameter)):
         return _core.array_of(x)
+    if isinstance(x, (list, tuple)) and is_array(x):
+        return _core.array(x)
     if has_value(x):
         return _core.array_of(x)  # raises the error
     made = numpy.asarray(x)

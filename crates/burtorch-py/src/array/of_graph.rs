@@ -20,7 +20,7 @@ use crate::convert::arrays::{Array, Kind, copied, of_integers};
 use crate::convert::buffer::type_name;
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers::has_dtype;
-use crate::convert::refusals::{error_here, refuse_reading};
+use crate::convert::refusals::{error_here, is_tracing, needs_arrays, refuse_reading};
 use crate::convert::stop::{PyStop, until, watched};
 use crate::graph::{PyGraph, wants_no_grad};
 use crate::params::{PyParameter, PyTensor};
@@ -283,8 +283,13 @@ fn holds_arrays(data: &Bound<'_, PyAny>) -> PyResult<bool> {
     })
 }
 
+/// Whether an object is a list or tuple that contains such, at any depth.
+pub fn of_lists(data: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(is_list(data) && holds_arrays(data)?)
+}
+
 /// A nested list that contains Arrays as one Array, with their gradients.
-fn stacked<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub fn stacked<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let parts =
         data.try_iter()?.map(|item| item.and_then(|item| if is_list(&item) { stacked(&item) } else { Ok(item) }));
     let parts = parts.collect::<PyResult<Vec<_>>>()?;
@@ -293,10 +298,10 @@ fn stacked<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 
 /// Lists, tuples and buffers as a NumPy array, or as an Array if they contain Arrays.
 fn without_lists<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let is_list = is_list(data);
-    if is_list && holds_arrays(data)? {
+    if of_lists(data)? {
         return stacked(data);
     }
+    let is_list = is_list(data);
     let is_other = data.is_instance_of::<PyBytes>() || data.is_instance_of::<PyArray>() || has_dtype(data)?;
     if is_list || !is_other && Array::of(data).is_some_and(|array| !array.shape().is_empty()) {
         return data.py().import("numpy")?.call_method1("asarray", (data,));
@@ -329,6 +334,9 @@ pub fn array_among<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyA
 fn array<'py>(py: Python<'py>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray>> {
     if trace::current(py).is_some() {
         return of(&without_lists(data)?, |_, x| Ok(x));
+    }
+    if is_tracing() {
+        return Err(needs_arrays(py, "array()"));
     }
     PyGraph::array(&current_graph(py)?, data)
 }

@@ -6,7 +6,7 @@ use burtorch_core::DType;
 use burtorch_core::array::{ArrayOp, Data, Dims, Element, Shared, ValueId};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt};
+use pyo3::types::{PyFloat, PyInt, PyList, PyTuple};
 
 use super::array::PyArray;
 use super::trace::{ArrayTrace, Known, Recording, current, want_dtype};
@@ -43,6 +43,32 @@ pub fn data_of(array: &Array, is_mask: bool, dtype: DType) -> PyResult<Data> {
 pub(super) fn is_mask(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let dtype = object.getattr(pyo3::intern!(object.py(), "dtype"))?;
     dtype.getattr(pyo3::intern!(object.py(), "kind"))?.eq("b")
+}
+
+/// Lists within lists that are looked at.
+const DEEPEST: usize = 32;
+
+/// A list or tuple of plain numbers, or of rows of them, as an array of its shape; any other object unchanged.
+pub fn listed<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let mut first = object.clone();
+    for _ in 0..=DEEPEST {
+        let next = match (first.cast_exact::<PyList>(), first.cast_exact::<PyTuple>()) {
+            (Ok(list), _) => list.iter().next(),
+            (_, Ok(tuple)) => tuple.iter().next(),
+            _ => break,
+        };
+        let Some(next) = next else { return Ok(object.clone()) };
+        first = next;
+    }
+    if first.is(object) || !(number_of(&first)?.is_some() || has_dtype(&first)?) {
+        return Ok(object.clone());
+    }
+    let array = py.import("numpy").and_then(|numpy| numpy.call_method1("asarray", (object,)));
+    match if_any(py, array)? {
+        Some(array) if Array::of(&array).is_some() => Ok(array),
+        _ => Ok(object.clone()),
+    }
 }
 
 impl<'py> Operand<'py> {

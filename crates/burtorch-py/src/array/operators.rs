@@ -12,7 +12,8 @@ use pyo3::types::{PyBool, PyTuple};
 
 use super::append::append_of;
 use super::array::PyArray;
-use super::operands::{is_bool, refuse_values};
+use super::of_graph::{of_lists, stacked};
+use super::operands::{is_bool, listed, refuse_values};
 use crate::convert::errors::if_any;
 use crate::convert::numbers::number_of;
 
@@ -37,9 +38,10 @@ pub fn row<'py>(op: Op, x: &Any<'py>, y: &Any<'py>) -> PyResult<Any<'py>> {
     operator(x, y, |b, x, y| b.row(op, &[x, y]))
 }
 
-/// `x op y`, as a mask.
+/// `x op y`, as a mask. Lists are arrays here, as in NumPy.
 pub fn compared<'py>(x: &Any<'py>, y: &Any<'py>, how: CompareOp) -> PyResult<Any<'py>> {
-    operator(x, y, |b, x, y| match how {
+    let y = if of_lists(y)? { stacked(y)? } else { listed(y)? };
+    operator(x, &y, |b, x, y| match how {
         CompareOp::Lt => b.compare(Comparison::Less, &[x, y]),
         CompareOp::Le => b.compare(Comparison::LessEqual, &[x, y]),
         CompareOp::Gt => b.compare(Comparison::Less, &[y, x]),

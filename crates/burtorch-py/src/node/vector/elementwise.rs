@@ -13,6 +13,7 @@ use super::plain::or_plain;
 use super::{PyVector, finish, functions, numpy};
 use crate::array::array::PyArray;
 use crate::array::functions::{any_array, of_op};
+use crate::array::operands::listed;
 use crate::convert::buffer::type_name;
 use crate::convert::entry::attached;
 use crate::convert::errors::{IntoPython, if_any, to_python};
@@ -271,7 +272,7 @@ pub unsafe fn with_axis(
         }
         let with_axis = given.iter().any(|(name, _)| name == "axis" || name == "keepdims");
         let x = match with_axis && !any_array(std::slice::from_ref(&x)) {
-            true => match shaped(&x) {
+            true => match shaped(&x).and_then(|x| listed(&x)) {
                 Ok(x) => x,
                 Err(error) => return Some(finish(Err(error))),
             },

@@ -1,4 +1,4 @@
-//! Functions of many operands: reductions, inner products, concatenation, block ops.
+//! Functions of many operands: reductions, inner products, block ops.
 #![allow(unsafe_code)]
 
 use burtorch_core::nn::Activation;
@@ -6,14 +6,14 @@ use burtorch_core::{NodeId, Op, Operands, Unevaluated, View};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::PyTuple;
 
-use super::arguments::{
-    Operand, all_nodes, all_runs, all_views, appended, atomically, common_owner, n_scalars, read_by,
-};
+use super::arguments::{Operand, all_nodes, all_views, appended, atomically, common_owner, n_scalars, read_by};
+use super::joined;
 use super::plain::{are_plain, or_plain};
 use super::{PyVector, finish, numpy, wrap, wrap_pending};
 use crate::array::functions::{self, any_array, of_op};
+use crate::array::operands::listed;
 use crate::convert::buffer::type_name;
 use crate::convert::entry::attached;
 use crate::convert::errors::IntoPython;
@@ -227,8 +227,10 @@ pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject, evaluate: bool) 
 ///     evaluate: False appends a node without a value, for its gradient only; the value is computed when it is read. If an
 ///         operand is a Tensor the value is computed at once.
 ///
+/// With Arrays, or arrays of several axes: x @ w.
+///
 /// Raises:
-///     ValueError: lengths differ or are 0, or an array has more than one dimension.
+///     ValueError: lengths differ or are 0.
 ///     GraphMismatchError: operands belong to different graphs.
 ///
 /// One node; linear in the number of operands; a Vector is not copied.
@@ -251,7 +253,20 @@ fn inner_product_function<'py>(
     if any_array(&all) {
         return functions::inner_product(x, w, None);
     }
+    if let Some(product) = with_axes(&all, |x| functions::inner_product(&x[0], &x[1], None))? {
+        return Ok(product);
+    }
     or_plain(x.py(), &all, false, |x| inner_product(&x[0], &x[1], None, evaluate))
+}
+
+/// The result for plain numbers of which some are arrays of several axes: that of Arrays.
+fn with_axes<'py>(
+    all: &[Bound<'py, PyAny>],
+    function: impl FnOnce(&[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let all = all.iter().map(listed).collect::<PyResult<Vec<_>>>()?;
+    let have_axes = all.iter().any(|x| numpy::n_dims(x) > 1) && are_plain(all.iter().cloned(), 0)?;
+    if have_axes { functions::evaluated(all[0].py(), &all, function) } else { Ok(None) }
 }
 
 /// sum of x_i w_i, plus a bias; dx_i = w_i, dw_i = x_i, dbias = 1.
@@ -276,6 +291,9 @@ fn inner_product_with_bias<'py>(
     let all = [x.clone(), w.clone(), bias.clone()];
     if any_array(&all) {
         return functions::inner_product(x, w, Some(bias));
+    }
+    if let Some(product) = with_axes(&all, |x| functions::inner_product(&x[0], &x[1], Some(&x[2])))? {
+        return Ok(product);
     }
     or_plain(x.py(), &all, false, |x| inner_product(&x[0], &x[1], Some(&x[2]), evaluate))
 }
@@ -330,104 +348,6 @@ fn mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyA
     atomically(&owner, |_| Ok(()))?.made(|()| Ok((reduced(Op::AVERAGE)?, reduced(Op::MEAN_SQUARE)?)))
 }
 
-/// Join Vectors, Values and numbers without copying: concat(x, y) or concat([x, y]).
-///
-/// Args:
-///     parts: Vectors, Values, real numbers (which become constants) or sequences of them. For plain
-///         numbers, the result is an array.
-///
-/// Returns:
-///     A Vector of the nodes of its parts. Linear in the number of parts.
-///
-/// Raises:
-///     TypeError: a part of another type.
-///     GraphMismatchError: parts belong to different graphs.
-///
-/// Example:
-///     >>> import burtorch as bt
-///     >>> x, y = bt.current_graph().vector([1.0, 2.0]), bt.Value(3.0)
-///     >>> z = bt.concat(x, y)
-///     >>> z.sum().backward()
-///     >>> list(z.data), y.grad
-///     ([1.0, 2.0, 3.0], 1.0)
-#[pyfunction]
-#[pyo3(signature = (*parts))]
-fn concat<'py>(parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-    let py = parts.py();
-    let all = elements(parts)?;
-    if any_array(&all) {
-        return functions::array_concatenate(all, 0).map(Bound::into_any);
-    }
-    or_plain(py, &parts.iter().collect::<Vec<_>>(), false, |x| join(py, &operands_of(x)?))
-}
-
-/// Arguments given one by one or as one list or tuple.
-fn elements<'py>(given: &Bound<'py, PyTuple>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let first = given.iter().next();
-    let sequence =
-        first.filter(|x| given.len() == 1 && (x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>()));
-    match sequence {
-        Some(sequence) => sequence.try_iter()?.collect(),
-        None => Ok(given.iter().collect()),
-    }
-}
-
-/// The operands of a function that takes them one by one or as one sequence.
-fn operands_of(parts: &[Bound<'_, PyAny>]) -> PyResult<Vec<Operand>> {
-    let parts = parts.iter().map(Operand::read_all).collect::<PyResult<Vec<_>>>()?;
-    Ok(parts.into_iter().flatten().collect())
-}
-
-fn join<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Bound<'py, PyAny>> {
-    let owner = common_owner(py, operands)?;
-    let ranges = atomically(&owner, |cell| all_runs(py, cell, operands))?;
-    ranges.made(|ranges| Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any()))
-}
-
-/// Join Values and numbers to a Vector without copying: stack(a, b) or stack([a, b]).
-///
-/// Args:
-///     values: Values and real numbers (which become constants), or one sequence of them. For plain numbers, an array; for
-///         plain arrays, the result of numpy.stack.
-///
-/// Returns:
-///     A Vector of these nodes. Linear in their number.
-///
-/// Raises:
-///     TypeError: one of them is a Vector (a Vector has one dimension: use concat()) or has another type, or none
-///         is a Value.
-///     GraphMismatchError: they belong to different graphs.
-///
-/// Example:
-///     >>> import burtorch as bt
-///     >>> a, b = bt.Value(3.0), bt.Value(4.0)
-///     >>> length = bt.stack(a, b).norm2()
-///     >>> length.backward()
-///     >>> length.data, a.grad, b.grad
-///     (5.0, 0.6, 0.8)
-#[pyfunction]
-#[pyo3(signature = (*values, axis=0))]
-fn stack<'py>(values: &Bound<'py, PyTuple>, axis: isize) -> PyResult<Bound<'py, PyAny>> {
-    let py = values.py();
-    let values = elements(values)?;
-    if any_array(&values) {
-        return functions::array_stack(values, axis).map(Bound::into_any);
-    }
-    if values.iter().any(numpy::is_array) && are_plain(values.iter().cloned(), 0)? {
-        return py.import("numpy")?.call_method1("stack", (values, axis));
-    }
-    if axis != 0 {
-        return Err(PyTypeError::new_err("stack() takes axis= for arrays only"));
-    }
-    or_plain(py, &values, false, |x| {
-        let operands = operands_of(x)?;
-        if operands.iter().any(|operand| matches!(operand, Operand::Vector(_) | Operand::Tensor(_))) {
-            return Err(PyTypeError::new_err("stack() joins Values and numbers; join Vectors with concat()"));
-        }
-        join(py, &operands)
-    })
-}
-
 /// exp(x_i) / sum of exp(x), shifted by the largest so that nothing overflows; dx_i = y_i (g_i - sum of g_j y_j).
 ///
 /// Args:
@@ -474,7 +394,7 @@ fn log_softmax<'py>(x: &Bound<'py, PyAny>, axis: Option<isize>) -> PyResult<Boun
 /// For an Array, or an array of numbers with axes: along the last axis by default.
 fn softmax_along<'py>(op: Op, x: &Bound<'py, PyAny>, axis: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
     let along = axis.unwrap_or(-1);
-    let x = &if any_array(std::slice::from_ref(x)) { x.clone() } else { shaped(x)? };
+    let x = &if any_array(std::slice::from_ref(x)) { x.clone() } else { listed(&shaped(x)?)? };
     if any_array(std::slice::from_ref(x)) {
         return functions::softmax(op, x, along);
     }
@@ -493,8 +413,8 @@ pub fn register_functions(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(inner_product_function, m)?)?;
     m.add_function(wrap_pyfunction!(inner_product_with_bias, m)?)?;
     m.add_function(wrap_pyfunction!(reduce_mean_and_mean_squares, m)?)?;
-    m.add_function(wrap_pyfunction!(concat, m)?)?;
-    m.add_function(wrap_pyfunction!(stack, m)?)?;
+    m.add_function(wrap_pyfunction!(joined::concat, m)?)?;
+    m.add_function(wrap_pyfunction!(joined::stack, m)?)?;
     m.add_function(wrap_pyfunction!(softmax_function, m)?)?;
     m.add_function(wrap_pyfunction!(log_softmax, m)?)
 }

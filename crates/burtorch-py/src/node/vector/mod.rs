@@ -8,6 +8,7 @@ mod arguments;
 mod elementwise;
 mod functions;
 mod home;
+mod joined;
 mod methods;
 mod numpy;
 mod operators;

@@ -9,6 +9,8 @@ use pyo3::types::{PyDict, PyFloat, PyTuple};
 
 use super::elementwise::is_many;
 use super::{PyVector, Symbol, finish};
+use crate::array::of_graph::{of_lists, stacked};
+use crate::array::operands::listed;
 use crate::convert::buffer::type_name;
 use crate::convert::entry::entered;
 use crate::convert::numbers::{has_dtype, number_of};
@@ -176,11 +178,11 @@ fn compared<'py>(
 /// A Vector or Tensor compared with another object: a mask of NumPy beside numbers; two of them are equal if they are one object. A
 /// trace with Values is repeated with Arrays.
 pub fn compared_with<'py>(x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>, how: CompareOp) -> PyResult<Bound<'py, PyAny>> {
-    let py = x.py();
+    let (py, y) = (x.py(), &listed(y)?);
     // SAFETY: a living object under the GIL.
     let is_number = unsafe { value::is_value(y.as_ptr()) } || number_of(y)?.is_some();
-    let is_many = is_many(y);
-    if !(is_number || is_many || is_array(y)) {
+    let (is_many, has_lists) = (is_many(y), of_lists(y)?);
+    if !(is_number || is_many || is_array(y) || has_lists) {
         return Ok(py.NotImplemented().into_bound(py));
     }
     let is_equality = matches!(how, CompareOp::Eq | CompareOp::Ne);
@@ -189,6 +191,9 @@ pub fn compared_with<'py>(x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>, how: Com
     }
     if is_tracing() {
         return Err(needs_arrays(py, "a comparison of a Vector"));
+    }
+    if has_lists {
+        return compared_with(x, stacked(y)?.as_any(), how);
     }
     if is_equality && is_many {
         return Ok(py.NotImplemented().into_bound(py));
