@@ -32,9 +32,6 @@ def vector_norm(x: Any, axis: Any, keepdims: bool, ord: Any) -> Any:
     return _arrays.norm(x, ord, axis, keepdims)
 
 
-QRResult = namedtuple("QRResult", "Q R")
-
-
 def qr(a: Any, mode: Any = "reduced") -> Any:
     """The factors. Columns of the complete ``Q`` beyond those of the reduced one have no derivative: theirs is NaN."""
     if mode == "raw":
@@ -50,7 +47,12 @@ def qr(a: Any, mode: Any = "reduced") -> Any:
         square = concatenate([a, numpy.zeros((*a.shape[:-1], m - n))], -1)
         q = concatenate([q, _core.array_linalg("qr", square)[0][..., n:]], -1)
         r = concatenate([r, numpy.zeros((*a.shape[:-2], m - n, n))], -2)
-    return QRResult(q, r)
+    return tuple_of("QRResult", "Q R", q, r)
+
+
+def tuple_of(name: str, fields: str, *parts: Any) -> Any:
+    """A named tuple of a new class, which nothing keeps."""
+    return namedtuple(name, fields)(*parts)
 
 
 def cholesky(a: Any, *, upper: bool = False) -> Any:
@@ -132,7 +134,7 @@ LINALG: dict[str, Callable[..., Any]] = {
     "matrix_norm": lambda x, *, keepdims=False, ord="fro": _arrays.norm(x, ord, (-2, -1), keepdims),
     "solve": lambda a, b: _core.array_linalg("solve", a, b)[0], "inv": lambda a: _core.array_linalg("inv", a)[0],
     "det": lambda a: _core.array_linalg("det", a)[0], "cholesky": cholesky, "qr": qr,
-    "slogdet": lambda a: namedtuple("SlogdetResult", "sign logabsdet")(*_core.array_linalg("slogdet", a)),
+    "slogdet": lambda a: tuple_of("SlogdetResult", "sign logabsdet", *_core.array_linalg("slogdet", a)),
     "multi_dot": multi_dot, "matrix_power": matrix_power, "lstsq": lstsq, "pinv": pinv, "tensorsolve": tensorsolve,
     "tensorinv": tensorinv,
 }  # fmt: skip

@@ -143,3 +143,86 @@ def by_branches(f):
             found.append(f(None))
     graph.join()
     return found
+
+
+INDICES = {
+    "mask": np.array([True, False, True, False]),
+    "mask in a list": [False, True, True, True],
+    "list": [2, 0, 2],
+    "list of one": [3],
+    "array": np.array([[0, 1], [3, 3]]),
+    "None": None,
+    "ellipsis": ...,
+    "reversed": slice(None, None, -1),
+    "every second": slice(0, None, 2),
+    "no row": slice(2, 2),
+    "empty list": np.array([], dtype=int),
+    "numpy integer": np.int64(-1),
+    "list in a tuple": ([1, 0],),
+    "Ellipsis in a tuple": (..., 0),
+    "None in a tuple": (None, 1),
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+@pytest.mark.parametrize("shape", [(4, 2), (4,)])
+def test_indices_are_those_of_arrays(name, shape):
+    params, w = made(shape)
+    numbers = np.array(w.values).reshape(shape)
+    index = INDICES[name]
+    expected = numbers[index]
+    (bt.array(w[index]) ** 2).sum().backward()
+    by_numpy = np.zeros(shape)
+    np.add.at(by_numpy, index, 2 * expected)
+    np.testing.assert_array_equal(np.array(params.grads).reshape(shape), by_numpy)
+    traced = bt.function(lambda x: (bt.array(w[index]) * x).sum())
+    np.testing.assert_allclose(traced(2.0), 2 * expected.sum(), rtol=1e-14, atol=1e-300)
+    np.testing.assert_allclose(traced.grad(2.0), expected.sum(), rtol=1e-14, atol=1e-300)
+
+
+def test_a_condition_is_an_index():
+    params, w = made((4, 2))
+    numbers = np.array(w.values).reshape(4, 2)
+    bt.sum(w[w > 0] ** 2).backward()
+    np.testing.assert_array_equal(np.array(params.grads).reshape(4, 2), np.where(numbers > 0, 2 * numbers, 0.0))
+
+
+@pytest.mark.parametrize("index", ["a", 1.5, object(), (0, "a"), {}, [0.5], 4, -5, [4], np.zeros(3, bool)])
+def test_other_indices_are_errors(index):
+    for shape in ((4, 2), (4,)):
+        with pytest.raises((IndexError, TypeError)):
+            made(shape)[1][index]
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (4,)])
+def test_operators_of_python(shape):
+    _, w = made(shape)
+    numbers = np.array(w.values).reshape(shape)
+    for found, expected in (
+        (+w, numbers),
+        (round(w), np.round(numbers)),
+        (divmod(w, 0.3)[0], numbers // 0.3),
+        (divmod(w, 0.3)[1], numbers % 0.3),
+        (divmod(1.0, w)[0], 1.0 // numbers),
+        (round(w.reshape(-1), 2), np.round(numbers, 2).reshape(-1)),
+        (round(bt.array(numbers), 1), np.round(numbers, 1)),
+        (round(bt.array([3, 14])), [3, 14]),
+    ):
+        found = w.values if found is w else found.data
+        np.testing.assert_allclose(np.reshape(found, np.shape(expected)), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (4,)])
+def test_a_traced_function_takes_a_tensor(shape):
+    params, w = made(shape)
+    numbers = np.array(w.values).reshape(shape)
+    f = bt.function(lambda x: bt.sum(x**2 * 1.0))
+    for _ in range(2):
+        params.zero_grad()
+        loss = f(w)
+        loss.backward()
+        np.testing.assert_allclose(params.grads, 2 * numbers.ravel())
+        np.testing.assert_allclose(float(loss.data), f(numbers))
+        np.testing.assert_allclose(f.grad(w), 2 * numbers)
+        np.testing.assert_allclose(f.value_and_grad(w)[1], 2 * numbers)
+        np.testing.assert_allclose(bt.grad(f)(w), 2 * numbers)

@@ -389,6 +389,12 @@ impl PyArray {
         }
     }
 
+    /// round(x), round(x, n)
+    #[pyo3(signature = (ndigits=0, /))]
+    fn __round__<'py>(slf: &Bound<'py, Self>, ndigits: isize) -> PyResult<Bound<'py, PyAny>> {
+        Self::round(slf, ndigits, None)
+    }
+
     /// The numbers as floats, 64-bit integers (rounded toward zero) or a mask (whether they differ from 0).
     fn astype<'py>(slf: &Bound<'py, Self>, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray>> {
         let py = slf.py();

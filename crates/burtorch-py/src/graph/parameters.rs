@@ -103,7 +103,8 @@ pub fn parameter_nodes(
     .or_raise(py)
 }
 
-fn wrong_dtype(wanted: &str, found: &str) -> PyErr {
+/// The error of a graph that is to read Parameters of another dtype.
+pub fn wrong_dtype(wanted: &str, found: &str) -> PyErr {
     PyTypeError::new_err(format!("a {wanted} graph cannot read {found} Parameters; make both of one dtype"))
 }
 

@@ -1,6 +1,6 @@
 //! `w[k]` of a `Tensor`: a Value on the current graph, or a smaller Tensor.
 
-use pyo3::exceptions::{PyAttributeError, PyIndexError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyIndexError};
 use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple};
 
@@ -9,7 +9,7 @@ use crate::array::array::PyArray;
 use crate::array::eager::{current_graph, home_of};
 use crate::array::functions::{any_array, array_of, array_of_tensor};
 use crate::array::index::item;
-use crate::convert::errors::instead;
+use crate::convert::errors::if_any;
 use crate::convert::refusals::{is_tracing, meet_axes, needs_arrays};
 use crate::params::PyTensor;
 
@@ -101,7 +101,7 @@ impl PyTensor {
     }
 
     /// w[k] is a Value on the current graph for a vector, and the k-th row, as a Tensor, otherwise; w[i, j] indexes
-    /// further; w[a:b] are rows. Nothing is copied. Other indices, such as w[:, k], give an Array of the current graph. In a
+    /// further; w[a:b] are rows. Nothing is copied. Other indices, such as w[:, k], w[::2] and masks, give an Array of the current graph. In a
     /// function traced with Arrays: an Array, by NumPy's rules.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         if any_array(&[slf.clone().into_any()]) {
@@ -122,12 +122,10 @@ impl PyTensor {
                 (at.step == 1).then(|| this.tensor().rows(at.start as usize, at.start as usize + at.slicelength));
             return match rows.flatten() {
                 Some(tensor) => part(tensor),
-                None => Err(PyIndexError::new_err("a slice of a Tensor must have step 1 and at least one row")),
+                None => as_array(slf)?.get_item(index),
             };
         }
-        let k: isize = index.extract().map_err(|error| {
-            instead(index.py(), error, PyTypeError::new_err("Tensor indices must be integers, slices or tuples"))
-        })?;
+        let Some(k) = if_any(py, index.extract::<isize>())? else { return as_array(slf)?.get_item(index) };
         let place = usize::try_from(if k < 0 { k + n as isize } else { k }).ok();
         let Some(tensor) = place.and_then(|k| this.tensor().index(k)) else {
             return Err(PyIndexError::new_err(format!("index {k} of a Tensor with {n} rows")));

@@ -20,6 +20,7 @@ use super::object::Call;
 use super::pytree::{described, holds_values, is_of_graph};
 use super::record::Traced;
 use super::recorded;
+use super::transform::Transform;
 use crate::array::arguments::Given;
 use crate::array::trace::{Source, current, wanted_dtype};
 use crate::array::trial;
@@ -209,9 +210,11 @@ pub fn call<'py>(call: &Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     if current(call.py()).is_some() {
         return call_body(call);
     }
-    match read(call)? {
+    let py = call.py();
+    // With Tensors the body appends to the current graph, as with Arrays; transforms take their numbers.
+    let is_transform = call.with(|state| state.body.bind(py).is_instance_of::<Transform>())?;
+    match read(call)?.filter(|arguments| is_transform || arguments.dtype.is_none()) {
         Some(arguments) => {
-            let py = call.py();
             let mut home = None;
             let found = run(call, &arguments, &mut |path, given| path.run(py, given), &mut |path| {
                 home = recorded::home_for(call, &arguments.given, path)?;

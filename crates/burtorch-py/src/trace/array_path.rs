@@ -13,6 +13,7 @@ use pyo3::types::{PyDict, PyTuple};
 use super::nest::Nest;
 use super::observe::observed;
 use super::search::Search;
+use super::transform::{Argnums, Transform};
 use crate::array::append::append_to;
 use crate::array::arguments::Given;
 use crate::array::array::PyArray;
@@ -165,7 +166,8 @@ fn traced(
     let arguments = signature.nest.build(py, &mut inputs.into_iter())?.cast_into::<PyTuple>()?;
     let (result, writes) = observed(py, search, || body.call(&arguments, statics));
     let Returned { nest, values, kinds } = Returned::of(&active, name, &result?)?;
-    if values.is_empty() {
+    let wants_none = |of: &Bound<'_, Transform>| of.get().argnums == Argnums::Many(vec![]);
+    if values.is_empty() && !body.cast::<Transform>().is_ok_and(wants_none) {
         return Err(derived(py, "TraceError", format!("{name} returned no numbers; return an Array or several")));
     }
     let Ended { program, answers, sets, numbers, captures } = active.finish(&values)?;

@@ -21,6 +21,7 @@ use crate::convert::signals::{ask_at, quietly, text_of};
 use crate::graph::PyGraph;
 use crate::node::value::is_value;
 use crate::node::vector::PyVector;
+use crate::params::PyTensor;
 
 /// Deeper nesting is refused.
 const DEEPEST: usize = 16;
@@ -64,7 +65,7 @@ pub enum GivenArguments {
 pub enum Others {
     /// An array of several dimensions, or one of integers: the function is traced with arrays.
     Arrays,
-    /// An Array of a running trace.
+    /// An Array, or a Tensor of Parameters.
     Traced,
     /// A Value or a Vector.
     Values,
@@ -211,7 +212,7 @@ impl Tree {
         if is_of_graph(object) {
             return Ok(GivenArguments::Others(Others::Values));
         }
-        if object.is_instance_of::<PyArray>() {
+        if object.is_instance_of::<PyArray>() || object.is_instance_of::<PyTensor>() {
             return Ok(GivenArguments::Others(Others::Traced));
         }
         if let Some(x) = number_of(object)? {

@@ -10,11 +10,13 @@ use super::array_path::ArrayPath;
 use super::nest::Nest;
 use super::object::Call;
 use super::transform::{Rule, Transform};
+use crate::array::append::append_to;
 use crate::array::arguments::Given;
 use crate::array::eager::{constant, current_graph, home_of};
 use crate::array::operands::Operand;
 use crate::array::trace::ArrayTrace;
 use crate::convert::refusals::is_tracing;
+use crate::graph::parameters::wrong_dtype;
 use crate::graph::wants_no_grad;
 
 /// The Arrays of the current graph, if a call whose path or arguments read Parameters is to be recorded there.
@@ -39,11 +41,24 @@ pub fn home_for<'py>(
         return Ok(None);
     }
     let Ok(home) = home_of(&current_graph(py)?) else { return Ok(None) };
-    Ok((home.get().records() && home.get().dtype() == path.program.dtype()).then_some(home))
+    let (wanted, found) = (home.get().dtype(), path.program.dtype());
+    if home.get().records() && wanted != found {
+        return Err(wrong_dtype(wanted.name(), found.name()));
+    }
+    Ok(home.get().records().then_some(home))
 }
 
-/// The same call with Arrays for floats; `None` if there are none.
+/// The same call with Arrays for floats and Tensors, or else for integers; `None` if there are none.
 pub fn with_arrays<'py>(call: &Call<'py>, home: &Bound<'py, ArrayTrace>) -> PyResult<Option<Call<'py>>> {
+    let found = with_arrays_for(call, home, |data| matches!(data, Data::F64(_) | Data::F32(_)))?;
+    if found.is_some() { Ok(found) } else { with_arrays_for(call, home, |data| matches!(data, Data::Int(_))) }
+}
+
+fn with_arrays_for<'py>(
+    call: &Call<'py>,
+    home: &Bound<'py, ArrayTrace>,
+    wanted: impl Fn(&Data) -> bool,
+) -> PyResult<Option<Call<'py>>> {
     let mut has_arrays = false;
     let mut positional = Vec::with_capacity(call.positional.len());
     for argument in &call.positional {
@@ -52,11 +67,22 @@ pub fn with_arrays<'py>(call: &Call<'py>, home: &Bound<'py, ArrayTrace>) -> PyRe
         for leaf in &mut leaves {
             let (dims, data) = match Operand::of(leaf, home.get().dtype())? {
                 Some(Operand::Number(x, None)) => (Dims::SCALAR, Data::F64(vec![x])),
-                Some(Operand::Data(dims, data @ (Data::F64(_) | Data::F32(_)), _)) => (dims, data),
+                Some(Operand::Number(_, Some(k))) => (Dims::SCALAR, Data::Int(vec![k])),
+                Some(Operand::Data(dims, data, _)) => (dims, data),
+                Some(Operand::Param(..)) => {
+                    let array = append_to(home, std::slice::from_ref(leaf), |_, values| Ok(values.to_vec()))?;
+                    if let Some(array) = array.and_then(|mut arrays| arrays.pop()) {
+                        *leaf = array.into_any();
+                        has_arrays = true;
+                    }
+                    continue;
+                }
                 _ => continue,
             };
-            *leaf = constant(home, dims, data)?.into_any();
-            has_arrays = true;
+            if wanted(&data) {
+                *leaf = constant(home, dims, data)?.into_any();
+                has_arrays = true;
+            }
         }
         positional.push(nest.build(call.py(), &mut leaves.into_iter())?);
     }

@@ -77,6 +77,27 @@ macro_rules! operators {
                 slf.as_ptr() as usize >> 4
             }
 
+            fn __divmod__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<(Any<'py>, Any<'py>)> {
+                Ok((slf.floor_div(other)?, slf.rem(other)?))
+            }
+
+            fn __rdivmod__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<(Any<'py>, Any<'py>)> {
+                Ok((other.floor_div(slf)?, other.rem(slf)?))
+            }
+
+            fn __pos__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+                slf.clone()
+            }
+
+            /// The nearest integers, halves to even, as floats; or the nearest numbers with some decimals.
+            #[pyo3(signature = (ndigits=None, /))]
+            fn __round__<'py>(slf: &Bound<'py, Self>, ndigits: Option<&Any<'py>>) -> PyResult<Any<'py>> {
+                match ndigits {
+                    None => slf.call_method0("round"),
+                    Some(n) => slf.call_method1("round", (n,)),
+                }
+            }
+
             fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Any<'py>> {
                 elementwise::unary(Op::NEGATIVE, slf.as_any())
             }
@@ -157,9 +178,5 @@ impl PyVector {
         keywords: &Any<'py>,
     ) -> PyResult<Any<'py>> {
         by_table(slf.py(), "function_of_vectors", (function, types, arguments, keywords))
-    }
-
-    fn __pos__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
-        slf.clone()
     }
 }
