@@ -144,3 +144,28 @@ def test_foreign_objects_are_not_visited():
     del net
     assert list(child.state_dict()) == ["w"]  # its parent no longer exists
     assert not visited
+
+
+def clash(params, kind):
+    a, b = params.tensor(1, init=1.0), params.tensor(2, init=2.0)
+    return {
+        "keys": {1: a, "1": b},
+        "dots": {"a.b": a, "a": {"b": b}},
+        "layer": {"l": bt.nn.Linear(params, 1, 1), "l.weight": a},
+        "tuples": {(1, 2): a, "(1, 2)": b},
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["keys", "dots", "layer", "tuples"])
+def test_two_tensors_of_one_name_are_named(kind, tmp_path):
+    class Net(bt.nn.Module):
+        def __init__(self):
+            self.d = clash(bt.Parameters(), kind)
+
+    net = Net()
+    path = tmp_path / "net.safetensors"
+    for call in (net.state_dict, lambda: net.load_state_dict({}), lambda: net.save(path), lambda: bt.nn.state_dict(net)):
+        with pytest.raises(ValueError, match=r"two tensors of the model are named 'd\."):
+            call()
+    assert not path.exists()
+    assert net.n_parameters >= 3
