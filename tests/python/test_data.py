@@ -43,6 +43,19 @@ def test_a_missing_file_is_an_os_error(tmp_path):
         data.read_words(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize("read", [data.read_text, data.read_words])
+@pytest.mark.parametrize("kind", [int, bool, float])
+def test_an_open_file_is_refused_and_stays_open(tmp_path, read, kind):
+    path = tmp_path / "any"
+    path.write_text("a\nb\n")
+    with open(path, "rb") as file:
+        number = file.fileno() if kind is int else kind(1)
+        with pytest.raises(TypeError, match=f"expected str, bytes or os.PathLike object, not {kind.__name__}"):
+            read(number)
+        os.fstat(int(number))
+        assert file.read() == b"a\nb\n"
+
+
 @pytest.mark.parametrize(
     ("content", "found"),
     [(b"\xff\xfe\x00", "line 1 contains a NUL byte"), (b"a\nb\xff", r"line 2 is not UTF-8 \(byte 0xff\)")],

@@ -42,6 +42,7 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
 
     Raises:
         OSError: the file cannot be read.
+        TypeError: the path is not text or a path object, for example the number of an open file.
         ValueError: the file is binary or not UTF-8, contains a control character or no words, or has a line
             of more than ``MAX_WORD_LENGTH`` characters.
     """
@@ -61,6 +62,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
     Raises:
         OSError: the file cannot be read.
+        TypeError: the path is not text or a path object, for example the number of an open file.
         ValueError: the file is binary, not UTF-8, or empty.
 
     Example:
@@ -85,7 +87,10 @@ def _bad(path: str | os.PathLike[str], why: str) -> ValueError:
 
 
 def _content(path: str | os.PathLike[str]) -> bytes:
-    with open(path, "rb") as file:
+    import os
+
+    # open() would take an integer for an open file, and close it.
+    with open(os.fspath(path), "rb") as file:
         content = file.read(_SNIFFED_BYTES)
         if b"\0" not in content:  # a device such as /dev/zero never ends
             content += file.read()
