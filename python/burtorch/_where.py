@@ -170,4 +170,5 @@ def _join(chosen: list[Any], candidates: tuple[Any, ...]) -> Vector:
     kinds = (Value, Vector), (parameter, Tensor)
     anchor = next(x for kind in kinds for x in candidates if isinstance(x, kind))
     # If only numbers are chosen, the empty part determines the graph.
-    return concat([*chosen, concat(anchor)[:0]])
+    joined: Vector = concat([*chosen, concat(anchor)[:0]])
+    return joined

@@ -1,0 +1,105 @@
+"""Type checkers accept the calls that run, and expect the types that these return."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import burtorch as bt
+
+pytest.importorskip("mypy")
+
+GIVEN = """\
+import numpy as np
+import burtorch as bt
+
+number, index, scalar = 0.5, 1, np.float32(0.5)
+numbers, rows, several, ndarray = [0.5, 0.25], [[0.5, 0.25]], (0.5, 0.25), np.ones(2)
+parameters = bt.Parameters(dtype="float64")
+value, vector, array, tensor = bt.Value(0.5), bt.Vector([0.5, 0.25]), bt.array([0.5, 0.25]), parameters.tensor(2)
+values = [value, value]
+"""
+OPERANDS = [
+    *("number", "index", "scalar", "numbers", "rows", "several", "ndarray"),
+    *("value", "vector", "array", "tensor", "values"),
+]
+PLAIN = OPERANDS[:7]
+
+
+def calls() -> list[str]:
+    """Calls of all ops with every kind of operand, or with two."""
+    found = []
+    for op in bt.system.ops():
+        name, arity = op["name"], op["arity"]
+        if not hasattr(bt, name):
+            continue
+        found += [f"bt.{name}({x})" for x in OPERANDS]
+        if arity == "binary" or name == "inner_product":
+            found += [f"bt.{name}({x}, {y})" for x in OPERANDS for y in OPERANDS]
+        found += [f"bt.{name}({x}, 2.0)" for x in OPERANDS if arity == "withconstant"]
+        found += [f"bt.{name}(ndarray, axis=0)"]
+    for name in ("max", "min", "mean", "softmax", "log_softmax", "concat", "stack", "reduce_mean_and_mean_squares"):
+        found += [f"bt.{name}({x})" for x in OPERANDS]
+    found += [f"bt.concat({x}, {y})" for x in OPERANDS for y in OPERANDS]
+    found += [f"bt.{name}({x})" for name in ("sum", "prod", "var", "sort", "median", "take") for x in PLAIN]
+    found += [
+        "bt.gather(ndarray, np.array([0, 1]))",
+        "bt.affine(np.ones((2, 2)), ndarray, ndarray)",
+        "bt.softmax_cross_entropy(ndarray, 1)",
+        "bt.rms_norm(ndarray, ndarray)",
+        "bt.compress.TopK(2).compress(ndarray)",
+        "bt.Oracle(bt.nn.Linear(bt.Parameters(), 2, 1), loss='mse')(np.ones((3, 2)), np.ones((3, 1)))",
+        "bt.Value(np.float32(0.5))",
+        "bt.Vector(ndarray)",
+        "bt.function(lambda x: (x * x).sum())(ndarray)",
+    ]
+    return found
+
+
+@pytest.fixture(scope="module")
+def running() -> dict[str, object]:
+    """The calls that run, and their results."""
+    names: dict[str, object] = {}
+    exec(GIVEN, names)
+    found = {}
+    for call in calls():
+        try:
+            found[call] = eval(call, names)
+        except (TypeError, ValueError, bt.BurtorchError):
+            continue
+    return found
+
+
+def test_most_calls_run(running):
+    """Each op takes at least a number or a list."""
+    assert len(running) > 1500
+    for op in bt.system.ops():
+        if hasattr(bt, op["name"]) and op["arity"] in ("unary", "reduction"):
+            x = "number" if op["arity"] == "unary" else "numbers"
+            assert isinstance(running[f"bt.{op['name']}({x})"], float)
+
+
+# NumPy's stubs declare the buffer protocol for Python 3.12 and later only.
+@pytest.mark.parametrize("version", ["3.11", "3.12"])
+def test_calls_that_run_have_the_type_of_their_result(version, running, tmp_path):
+    lines = [*GIVEN.splitlines(), *(f"reveal_type({call})" for call in running)]
+    (tmp_path / "calls.py").write_text("\n".join(lines) + "\n")
+    options = ["--strict", "--config-file=", f"--python-version={version}", f"--cache-dir={tmp_path}", "--no-pretty"]
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, "calls.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    found = {}
+    for line in checked.stdout.splitlines():
+        _, number, kind, text = (*line.split(":", 3), "", "", "")[:4]
+        if kind in (" error", " note") and (kind == " error" or "Revealed type" in text):
+            found.setdefault(lines[int(number) - 1], text.strip())
+    wrong = []
+    for call, result in running.items():
+        text = found.get(f"reveal_type({call})", checked.stdout[:500] + checked.stderr[:500])
+        revealed = text.removeprefix('Revealed type is "').removesuffix('"')
+        if revealed != "Any" and revealed.split("[")[0].split(".")[-1] != type(result).__name__:
+            wrong.append(f"{call}: {text}, is {type(result).__name__}")
+    assert not wrong, "\n".join(wrong)
+    assert [line for line in found if not line.startswith("reveal_type")] == []
