@@ -14,9 +14,11 @@ from burtorch._core import Array, Parameters, Tensor, Value, Vector, parameter
 
 TYPE_CHECKING = False  # as in the package
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, ParamSpec, TypeVar
 
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 INSTEAD_OF_VECTORS = "use an Array of bt.array or graph.array from the start, or x.data for the numbers alone"
 """What to do if a function does not take Vectors."""
@@ -45,34 +47,49 @@ def array(x: Any) -> Any:
     return made
 
 
-def public(f: Callable[..., Any]) -> Callable[..., Any]:
+def public(f: Callable[P, R]) -> Callable[P, R]:
     """A function that calls NumPy's function of the same name for plain arrays."""
 
     @functools.wraps(f)
-    def of_any(*operands: Any, **keywords: Any) -> Any:
+    def of_any(*operands: P.args, **keywords: P.kwargs) -> R:
         if is_array(operands) or is_array(tuple(keywords.values())):
             return f(*operands, **keywords)
-        code = f.__code__
-        unknown = sorted(set(keywords) - set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]))
-        if unknown and not code.co_flags & inspect.CO_VARKEYWORDS:
-            raise TypeError(f"{f.__name__}() got an unexpected keyword argument '{unknown[0]}'")
-        return getattr(numpy, f.__name__)(*operands, **keywords)
+        if not f.__code__.co_flags & inspect.CO_VARKEYWORDS:
+            check_names(f, keywords)
+        found: R = getattr(numpy, f.__name__)(*operands, **keywords)
+        return found
 
     return of_any
 
 
-def evaluated(n: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def check_names(f: Callable[..., Any], keywords: Iterable[str]) -> None:
+    """TypeError for a keyword that a function does not take."""
+    code = f.__code__
+    taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    for name in keywords:
+        if name in taken:
+            continue
+        import difflib
+
+        near = difflib.get_close_matches(name, taken, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise TypeError(f"{f.__name__}() got an unexpected keyword argument '{name}'{hint}")
+
+
+def evaluated(n: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A function that NumPy does not have, whose first ``n`` operands are arrays."""
 
-    def made(f: Callable[..., Any]) -> Callable[..., Any]:
+    def made(f: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(f)
-        def of_any(*operands: Any, **keywords: Any) -> Any:
+        def of_any(*operands: P.args, **keywords: P.kwargs) -> R:
             if is_array(operands) or is_array(tuple(keywords.values())):
                 return f(*operands, **keywords)
             if has_value(operands) or has_value(tuple(keywords.values())):
                 raise TypeError(f"{f.__name__}() does not take Values or Vectors; {INSTEAD_OF_VECTORS}")
             arrays = [numpy.asarray(x) for x in operands[:n]]
-            return _core.array_evaluated(lambda *x: f(*x, *operands[n:], **keywords), *arrays)
+            called: Callable[..., R] = f
+            found: R = _core.array_evaluated(lambda *x: called(*x, *operands[n:], **keywords), *arrays)
+            return found
 
         return of_any
 

@@ -8,13 +8,16 @@ import functools
 import numpy
 
 from burtorch import _core
-from burtorch._array_base import array, has_value, is_array, public
+from burtorch._array_base import array, check_names, has_value, is_array
 from burtorch._array_shapes import broadcast_to
 
 TYPE_CHECKING = False  # as in the package
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 EXTREMES = {"max": -1, "min": 1}
 JOINED: dict[str, Callable[[Any, Any], Any]] = {
@@ -28,24 +31,27 @@ TYPED = {"sum", "prod", "mean", "cumsum", "cumprod"}
 """Reductions whose second argument, after the axis, is a dtype."""
 
 
-def reduction(name: str) -> Callable[..., Any]:
-    """A function that is a method of arrays."""
+def reduction(f: Callable[P, R]) -> Callable[P, R]:
+    """A function that is a method of arrays, with the signature and documentation of ``f``, which is never called."""
+    name = f.__name__
+    of_values: Any = {"sum": _core.reduce_sum, "prod": _core.reduce_mul}.get(name)
 
-    def method(a: Any, axis: Any = None, *rest: Any, **keywords: Any) -> Any:
-        return reduced(name, a, axis, *rest, **keywords)
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"As numpy.{name}; see Array.{name}."
-    of_arrays = public(method)
-    of_values = {"sum": _core.reduce_sum, "prod": _core.reduce_mul}.get(name)
-    if of_values is None:
-        return of_arrays
+    @functools.wraps(f)
+    def method(*operands: P.args, **keywords: P.kwargs) -> R:
+        found: R = reduced(name, *operands, **keywords)
+        return found
 
     @functools.wraps(method)
-    def of_any(a: Any, *arguments: Any, **keywords: Any) -> Any:
-        if not arguments and not keywords and has_value(a):
-            return of_values(a)
-        return of_arrays(a, *arguments, **keywords)
+    def of_any(*operands: P.args, **keywords: P.kwargs) -> R:
+        check_names(f, keywords)
+        found: R
+        if is_array(operands) or is_array(tuple(keywords.values())):
+            found = method(*operands, **keywords)
+        elif of_values is not None and len(operands) == 1 and not keywords and has_value(operands):
+            found = of_values(operands[0])
+        else:
+            found = getattr(numpy, name)(*operands, **keywords)
+        return found
 
     return of_any
 

@@ -92,16 +92,185 @@ __all__ = [
     "vstack",
 ]
 
-all = reduction("all")
-any = reduction("any")
-argmax = reduction("argmax")
-argmin = reduction("argmin")
-cumprod = reduction("cumprod")
-cumsum = reduction("cumsum")
-prod = reduction("prod")
-std = reduction("std")
-sum = reduction("sum")
-var = reduction("var")
+
+@reduction
+def all(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Any:
+    """Whether all elements are true. As numpy.all; see Array.all.
+
+    Args:
+        a: an Array, a Tensor, numbers, an array, or lists of them.
+        axis: an axis, a tuple of axes, or None for all elements.
+        out: only of plain arrays, as NumPy takes it; Arrays are immutable.
+        keepdims: whether reduced axes remain, with extent 1.
+        where: a mask of the elements that count.
+    """
+
+
+@reduction
+def any(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Any:
+    """Whether at least one element is true. As numpy.any; see Array.any.
+
+    Args:
+        a: an Array, a Tensor, numbers, an array, or lists of them.
+        axis: an axis, a tuple of axes, or None for all elements.
+        out: only of plain arrays, as NumPy takes it; Arrays are immutable.
+        keepdims: whether reduced axes remain, with extent 1.
+        where: a mask of the elements that count.
+    """
+
+
+@reduction
+def argmax(a: Any, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
+    """The index of the largest element, of the first of equal ones. As numpy.argmax; see Array.argmax.
+
+    Args:
+        a: an Array, a Tensor, numbers, an array, or lists of them.
+        axis: an axis, or None for all elements in row-major order.
+        out: only of plain arrays, as NumPy takes it; Arrays are immutable.
+        keepdims: whether reduced axes remain, with extent 1.
+    """
+
+
+@reduction
+def argmin(a: Any, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Any:
+    """The index of the smallest element, of the first of equal ones. As numpy.argmin; see Array.argmin.
+
+    Args:
+        a: an Array, a Tensor, numbers, an array, or lists of them.
+        axis: an axis, or None for all elements in row-major order.
+        out: only of plain arrays, as NumPy takes it; Arrays are immutable.
+        keepdims: whether reduced axes remain, with extent 1.
+    """
+
+
+@reduction
+def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """The products of the first elements along an axis. As numpy.cumprod; see Array.cumprod.
+
+    Args:
+        a: an Array, a Tensor, numbers, an array, or lists of them.
+        axis: an axis, or None for all elements in row-major order.
+        dtype: the type in which Arrays are multiplied; None for their own.
+        out: only of plain arrays, as NumPy takes it; Arrays are immutable.
+    """
+
+
+@reduction
+def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """The sums of the first elements along an axis. As numpy.cumsum; see Array.cumsum.
+
+    Args:
+        a: an Array, a Tensor, numbers, an array, or lists of them.
+        axis: an axis, or None for all elements in row-major order.
+        dtype: the type in which Arrays are added; None for their own.
+        out: only of plain arrays, as NumPy takes it; Arrays are immutable.
+    """
+
+
+@reduction
+def prod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    initial: Any = None,
+    where: Any = True,
+) -> Any:
+    """The product of the elements. As numpy.prod; see Array.prod.
+
+    Args:
+        a: an Array, a Tensor, numbers, an array, Values, Vectors, or lists of them.
+        axis: an axis, a tuple of axes, or None for all elements.
+        dtype: the type in which Arrays are multiplied; None for their own.
+        out: only of plain arrays, as NumPy takes it; Arrays are immutable.
+        keepdims: whether reduced axes remain, with extent 1.
+        initial: a number that is included.
+        where: a mask of the elements that count.
+    """
+
+
+@reduction
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = True,
+    mean: Any = None,
+    correction: Any = None,
+) -> Any:
+    """The standard deviation, the root of :func:`var`. Its gradient is NaN for equal numbers.
+
+    As numpy.std; see Array.std.
+
+    Args:
+        a: an Array, a Tensor, numbers, an array, or lists of them.
+        axis: an axis, a tuple of axes, or None for all elements.
+        dtype: the type in which Arrays are added; None for their own.
+        out: only of plain arrays, as NumPy takes it; Arrays are immutable.
+        ddof: the sum of squares is divided by the number of elements less ddof.
+        keepdims: whether reduced axes remain, with extent 1.
+        where: a mask of the elements that count.
+        mean: the means, if they are known, with the reduced axes kept.
+        correction: another name of ddof.
+    """
+
+
+@reduction
+def sum(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    initial: Any = None,
+    where: Any = True,
+) -> Any:
+    """The sum of the elements. As numpy.sum; see Array.sum.
+
+    Args:
+        a: an Array, a Tensor, numbers, an array, Values, Vectors, or lists of them.
+        axis: an axis, a tuple of axes, or None for all elements.
+        dtype: the type in which Arrays are added; None for their own.
+        out: only of plain arrays, as NumPy takes it; Arrays are immutable.
+        keepdims: whether reduced axes remain, with extent 1.
+        initial: a number that is included.
+        where: a mask of the elements that count.
+    """
+
+
+@reduction
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = True,
+    mean: Any = None,
+    correction: Any = None,
+) -> Any:
+    """The variance, computed in two passes. As numpy.var; see Array.var.
+
+    Args:
+        a: an Array, a Tensor, numbers, an array, or lists of them.
+        axis: an axis, a tuple of axes, or None for all elements.
+        dtype: the type in which Arrays are added; None for their own.
+        out: only of plain arrays, as NumPy takes it; Arrays are immutable.
+        ddof: the sum of squares is divided by the number of elements less ddof.
+        keepdims: whether reduced axes remain, with extent 1.
+        where: a mask of the elements that count.
+        mean: the means, if they are known, with the reduced axes kept.
+        correction: another name of ddof.
+    """
 
 
 @public

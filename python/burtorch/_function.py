@@ -9,7 +9,17 @@ from burtorch._core import Function, function_like
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Literal, TypedDict, Unpack
+
+    class Options(TypedDict, total=False):
+        """The options of :class:`burtorch.Function`."""
+
+        dtype: Literal["float64", "float32"]
+        optimize: Literal["exact", "fast"]
+        max_paths: int
+        max_variants: int
+        max_nodes: int
+        audit: bool
 
 
 class Kept(tuple):  # type: ignore[type-arg]  # a Function of a class and that of an instance
@@ -35,7 +45,7 @@ def of_instance(self: Function, instance: object) -> Function:
     return function
 
 
-def function(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+def function(body: Callable[..., Any] | None = None, /, **options: Unpack[Options]) -> Any:
     """Trace a Python function of numbers and arrays once, and replay it in Rust afterwards.
 
     Args:
@@ -65,7 +75,7 @@ def function(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return Function(body, **options)
 
 
-def trace(body: Callable[..., Any], *examples: Any, **options: Any) -> Function:
+def trace(body: Callable[..., Any], *examples: Any, **options: Unpack[Options]) -> Function:
     """Trace a function at example arguments immediately, as the first call of a :func:`function` would.
 
     Args:

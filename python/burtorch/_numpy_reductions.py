@@ -18,9 +18,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-max = reduction("max")
-min = reduction("min")
-mean = reduction("mean")
+
+@reduction
+def max(
+    a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = True
+) -> Any: ...
+
+
+@reduction
+def min(
+    a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = True
+) -> Any: ...
+
+
+@reduction
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True
+) -> Any: ...
 
 
 @public

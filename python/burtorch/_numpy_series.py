@@ -89,8 +89,8 @@ def geomspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype
         raise ValueError("Geometric sequence cannot include zero")
     start, stop = (_core.array_of(array(x), *(y for y in (start, stop) if is_array(y))) for x in (start, stop))
     sign = _core.array_row("sign", start)
-    logarithms = (_core.array_row("log10", x * sign) for x in (start, stop))
-    made = logspace(*logarithms, num, endpoint) * sign
+    first, last = (_core.array_row("log10", x * sign) for x in (start, stop))
+    made = logspace(first, last, num, endpoint) * sign
     first, last = (_arrays.broadcast_to(x * 1.0, made.shape[1:])[None] for x in (start, stop))
     if len(made) > 1:
         made = concatenate([first, made[1:-1], last if endpoint else made[-1:]])

@@ -77,7 +77,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
         n = ary.shape[axis_of(axis, ary.ndim)]
         parts = numpy.array_split(numpy.arange(n), sections_of(indices_or_sections))
         indices_or_sections = numpy.cumsum([len(one) for one in parts])[:-1]
-    return _arrays.split(ary, indices_or_sections, axis)  # type: ignore[no-any-return]
+    return _arrays.split(ary, indices_or_sections, axis)
 
 
 @public

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -81,25 +83,84 @@ def test_most_calls_run(running):
             assert isinstance(running[f"bt.{op['name']}({x})"], float)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """The cache of mypy too, which halves the time of a second run."""
+    return tmp_path_factory.mktemp("types")
+
+
+def checked(lines: list[str], folder: Path, version: str = "3.11") -> dict[str, str]:
+    """What mypy says of each line."""
+    (folder / "calls.py").write_text("\n".join(lines) + "\n")
+    options = ["--strict", "--config-file=", f"--python-version={version}", f"--cache-dir={folder}", "--no-pretty"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, "calls.py"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    found: dict[str, str] = {}
+    for said in done.stdout.splitlines():
+        _, number, kind, text = (*said.split(":", 3), "", "", "")[:4]
+        if kind == " error" or "Revealed type" in text:
+            found.setdefault(lines[int(number) - 1], text.strip())
+    assert found, done.stdout + done.stderr
+    return found
+
+
 # NumPy's stubs declare the buffer protocol for Python 3.12 and later only.
 @pytest.mark.parametrize("version", ["3.11", "3.12"])
-def test_calls_that_run_have_the_type_of_their_result(version, running, tmp_path):
-    lines = [*GIVEN.splitlines(), *(f"reveal_type({call})" for call in running)]
-    (tmp_path / "calls.py").write_text("\n".join(lines) + "\n")
-    options = ["--strict", "--config-file=", f"--python-version={version}", f"--cache-dir={tmp_path}", "--no-pretty"]
-    checked = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, "calls.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    found = {}
-    for line in checked.stdout.splitlines():
-        _, number, kind, text = (*line.split(":", 3), "", "", "")[:4]
-        if kind in (" error", " note") and (kind == " error" or "Revealed type" in text):
-            found.setdefault(lines[int(number) - 1], text.strip())
+def test_calls_that_run_have_the_type_of_their_result(version, running, folder):
+    found = checked([*GIVEN.splitlines(), *(f"reveal_type({call})" for call in running)], folder, version)
     wrong = []
     for call, result in running.items():
-        text = found.get(f"reveal_type({call})", checked.stdout[:500] + checked.stderr[:500])
+        text = found.pop(f"reveal_type({call})")
         revealed = text.removeprefix('Revealed type is "').removesuffix('"')
         if revealed != "Any" and revealed.split("[")[0].split(".")[-1] != type(result).__name__:
             wrong.append(f"{call}: {text}, is {type(result).__name__}")
     assert not wrong, "\n".join(wrong)
-    assert [line for line in found if not line.startswith("reveal_type")] == []
+    assert found == {}
+
+
+REDUCTIONS = ["all", "any", "argmax", "argmin", "cumprod", "cumsum", "prod", "std", "sum", "var"]
+
+
+def test_a_misspelt_keyword_is_an_error_of_type_checkers_and_at_run_time(folder):
+    calls = [
+        *(f"bt.{name}({x}, axes=0)" for name in REDUCTIONS for x in ("ndarray", "array")),
+        "bt.sort(ndarray, axes=0)",
+        "bt.function(bt.sin, optimise='fast')",
+        "bt.trace(bt.sin, 0.5, optimise='fast')",
+    ]
+    found = checked([*GIVEN.splitlines(), *calls], folder)
+    names: dict[str, object] = {}
+    exec(GIVEN, names)
+    for call in calls:
+        assert "Unexpected keyword argument" in found[call], call
+        with pytest.raises(TypeError, match=r"argument '(axes|optimise)'; did you mean '(axis|optimize)'"):
+            eval(call, names)
+
+
+@pytest.mark.parametrize("module", [bt, bt.opt, bt.nn, bt.compress, bt.data, bt.text, bt.system], ids=str)
+def test_signatures_name_all_keywords(module):
+    """Those of options of a Function are in the docstring."""
+    for name in set(module.__all__) - {"function", "trace"}:
+        called = getattr(module, name)
+        if not callable(called):
+            continue
+        try:
+            parameters = inspect.signature(called).parameters.values()
+        except ValueError:
+            continue  # a class of Rust without a constructor
+        assert [part for part in parameters if part.kind is part.VAR_KEYWORD] == [], name
+
+
+def test_the_signature_of_a_method_has_the_arguments_of_all_its_constructors():
+    class Own(bt.opt.GD):
+        def __init__(self, problem, *rest, own=1, **more):
+            super().__init__(problem, *rest, **more)
+
+    for method in (bt.opt.GD, bt.opt.EF21BC, bt.opt.Rennala, bt.opt.Scaffold, Own):
+        parameters = inspect.signature(method).parameters
+        assert list(parameters)[:2] == ["problem", "x0"]
+        assert {"step", "prox", "seed", "threads", "constants", "x_star", "f_star", "lyapunov"} < set(parameters)
+    assert {"downlink", "compressor", "pl", "clients", "network"} < set(inspect.signature(bt.opt.EF21BC).parameters)
+    assert inspect.signature(bt.opt.Rennala).parameters["delays"].default is inspect.Parameter.empty
+    assert "own" in inspect.signature(Own).parameters

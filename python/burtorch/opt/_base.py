@@ -14,7 +14,7 @@ from burtorch import _core
 from burtorch.opt._alone import Alone
 from burtorch.opt._arguments import check_shape, finite, not_negative, number, point, whole
 from burtorch.opt._clients import divided
-from burtorch.opt._keywords import check_kinds, check_names
+from burtorch.opt._keywords import Signature, check_kinds, check_names
 from burtorch.opt._record import Record, bar_of
 from burtorch.opt._rules import Full, Prox, Sampling, Zero
 from burtorch.opt._smoothness import Smoothness, check_convex, smoothness
@@ -96,6 +96,7 @@ class Method:
     _name: ClassVar[str]
     _has_clients: ClassVar[bool] = False
     _takes_clients: ClassVar[bool] = False
+    __signature__: ClassVar[Signature] = Signature()
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         given = {"problem": arguments[0], **named} if arguments else named

@@ -41,6 +41,21 @@ def _parameters(method: type) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(taken), frozenset(optional)
 
 
+class Signature:
+    """The signature of a method's class: the arguments of all of its constructors, those of the class itself first."""
+
+    def __get__(self, method: object, kind: type) -> inspect.Signature:
+        found: dict[str, inspect.Parameter] = {}
+        for base in kind.__mro__[:-1]:
+            init = base.__dict__.get("__init__")
+            if inspect.isfunction(init):
+                own = list(inspect.signature(init).parameters.values())[1:]
+                named = [part for part in own if part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)]
+                found |= {part.name: part for part in named if part.name not in found}
+        parts = sorted(found.values(), key=lambda part: (part.kind, part.default is not part.empty))
+        return inspect.Signature(parts)
+
+
 def check_kinds(method: type, given: dict[str, Any], *, with_clients: bool) -> None:
     """Raises TypeError for objects of another class, and for None where an object is required."""
     optional = _parameters(method)[1]
