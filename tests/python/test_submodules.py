@@ -1,6 +1,8 @@
-"""The result of `dir()` of the submodules."""
+"""The result of `dir()` of the submodules, and their functions in pickles."""
 
+import functools
 import importlib
+import pickle
 import pkgutil
 
 import pytest
@@ -27,3 +29,19 @@ def test_dir_lists_exactly_the_exports(name):
 @pytest.mark.parametrize("name", SUBMODULES)
 def test_dir_keeps_the_names_that_every_module_has(name):
     assert {"__name__", "__doc__", "__file__"} <= set(dir(importlib.import_module(f"burtorch.{name}")))
+
+
+@pytest.mark.parametrize(
+    "name", ["burtorch", *(f"burtorch.{name}" for name in SUBMODULES if name not in ("flower", "mpi"))]
+)
+def test_every_public_function_is_pickled_by_its_name(name):
+    module = importlib.import_module(name)
+    for exported in module.__all__:
+        function = getattr(module, exported)
+        if callable(function):
+            assert pickle.loads(pickle.dumps(function)) is function, exported
+
+
+def test_reductions_with_fixed_arguments_are_pickled():
+    total = pickle.loads(pickle.dumps(functools.partial(burtorch.sum, axis=0)))
+    assert total([[1.0, 2.0], [3.0, 4.0]]).tolist() == [4.0, 6.0]
