@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import tomllib
 
 import pytest
 
@@ -128,3 +129,9 @@ def test_federated(example, capsys):
     federated = example("federated")
     assert federated.main(arguments) == federated.main([*arguments, "--threads", "3"])
     assert "virtual" in capsys.readouterr().out
+
+
+def test_every_page_with_examples_is_tested(root):
+    listed = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["testpaths"]
+    pages = [path for path in [root / "README.md", *(root / "docs").glob("*.md")] if ">>>" in path.read_text()]
+    assert {path.relative_to(root).as_posix() for path in pages} == {path for path in listed if path.endswith(".md")}
