@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -628,3 +630,19 @@ def test_labels_that_are_no_numbers_are_refused():
 def test_long_weights_are_shortened():
     assert repr(opt.Importance(3, np.arange(1.0, 1000.0))) == "Importance(3, [  1.,   2., ..., 998., 999.])"
     assert repr(opt.Importance(3, [1, 2])) == "Importance(3, [1, 2])"
+
+
+def test_constants_and_sparse_rows_are_compared_and_hashed_by_their_numbers():
+    problem = opt.least_squares(np.eye(3), np.ones(3))
+    sparse, other = (opt.make_least_squares(5, 4, density=0.5, seed=seed)[0] for seed in (0, 1))
+    pairs = [(opt.smoothness(problem), opt.smoothness(opt.least_squares(2.0 * np.eye(3), np.ones(3)))), (sparse, other)]
+    for x, y in pairs:
+        for same in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+            assert x == same
+            assert (x != same) is False
+            assert x in [y, same]
+            assert hash(x) == hash(same)
+        assert x != y
+        assert (x == y) is False
+        assert x not in [y, 0, None, "x"]
+        assert len({x, y, copy.copy(x)}) == 2

@@ -35,6 +35,18 @@ class Rows(NamedTuple):
     values: NDArray[Any]
     shape: tuple[int, int]
 
+    def _parts(self) -> tuple[object, ...]:
+        return *(tuple(part.tolist()) for part in (self.starts, self.columns, self.values)), self.shape
+
+    def __eq__(self, other: object) -> bool:
+        return self._parts() == other._parts() if isinstance(other, Rows) else NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
     def toarray(self) -> NDArray[Any]:
         """All entries, zeros included."""
         import numpy as np

@@ -33,7 +33,7 @@ EXACT_UP_TO = 2000
 """The largest matrix whose eigenvalues are computed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Smoothness:
     """Constants of a finite sum f = mean of f_i, where i counts samples or clients.
 
@@ -50,6 +50,16 @@ class Smoothness:
     mu: float
     mu_min: float
     bound: dict[str, str]
+
+    def _fields(self) -> tuple[object, ...]:
+        numbers = self.L, tuple(self.L_i.tolist()), self.L_pm, self.mu, self.mu_min
+        return *numbers, tuple(sorted(self.bound.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields() == other._fields() if isinstance(other, Smoothness) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
 
     @property
     def L_max(self) -> float:
