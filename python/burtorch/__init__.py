@@ -450,6 +450,17 @@ _core.Parameters.__array__ = _no_array  # type: ignore[method-assign]
 
 
 def __getattr__(name: str) -> "Any":
+    try:
+        return _found(name)
+    except ModuleNotFoundError as error:
+        if error.name != "numpy":
+            raise
+        text = f"burtorch.{name} needs NumPy, which is not installed (pip install numpy)"
+        raise ModuleNotFoundError(text, name="numpy") from None
+
+
+def _found(name: str) -> "Any":
+    """An attribute whose module is imported when it is first used."""
     if name == "check_grads":
         from burtorch._check_grads import check_grads
 

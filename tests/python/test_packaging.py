@@ -172,6 +172,46 @@ def test_a_model_trains_without_numpy():
     assert "numpy" not in loaded_by(code)
 
 
+WITHOUT_NUMPY = """
+import sys
+sys.modules["numpy"] = None
+import burtorch as bt
+f = bt.function(lambda x, y: x * y)
+for call in [
+    {calls}
+]:
+    try:
+        call()
+    except ModuleNotFoundError as error:
+        print(error, error.name, sep="|")
+"""
+
+
+def errors_without_numpy(*calls: str) -> list[str]:
+    code = WITHOUT_NUMPY.replace("{calls}", ", ".join(f"lambda: {call}" for call in calls))
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_names_that_need_numpy_say_how_to_install_it():
+    names = ["sum", "median", "norm", "layer_norm", "opt", "autograd"]
+    text = "burtorch.{} needs NumPy, which is not installed (pip install numpy)|numpy"
+    assert errors_without_numpy(*(f"bt.{name}" for name in names)) == [text.format(name) for name in names]
+
+
+def test_calls_that_need_numpy_say_how_to_install_it():
+    calls = [
+        "f.hessian(1.0, 2.0)",
+        "f.map([1.0], [2.0])",
+        "bt.array([1.0])",
+        "bt.exp([1.0, 2.0])",
+        "bt.softmax([1.0, 2.0])",
+        "bt.compress.TopK(1).compress([1.0, 2.0]).values",
+    ]
+    text = "arrays need NumPy, which is not installed (pip install numpy)"
+    assert [error.split("|")[0] for error in errors_without_numpy(*calls)] == [text] * len(calls)
+
+
 def test_every_public_name_exists():
     for name in burtorch.__all__:
         assert getattr(burtorch, name) is not None

@@ -11,7 +11,7 @@ use super::array::PyArray;
 use super::operands::{is_bool, is_integer, is_mask};
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::buffer::{refuse_masked, type_name};
-use crate::convert::errors::{IntoPython, if_any};
+use crate::convert::errors::{IntoPython, if_any, numpy};
 use crate::convert::numbers::{as_numpy, has_dtype, number_of};
 use crate::params::{PyParameters, PyTensor};
 
@@ -77,7 +77,7 @@ impl<'py> Given<'py> {
                     "f" => Array::converted(object)?,
                     "i" | "u" => {
                         let native = if kind == "i" { "int64" } else { "uint64" };
-                        let copy = object.py().import("numpy")?.call_method1("array", (object, native))?;
+                        let copy = numpy(object.py())?.call_method1("array", (object, native))?;
                         let Some(array) = Array::of(&copy) else { return Ok(None) };
                         array
                     }

@@ -10,6 +10,7 @@ use super::methods::of;
 use super::of_graph::numbers_of;
 use super::trace::ArrayTrace;
 use crate::convert::arrays::Kind;
+use crate::convert::errors::numpy;
 use crate::convert::gc::collected;
 use crate::convert::refusals::error_here;
 
@@ -169,7 +170,7 @@ impl PyArray {
     /// Its NumPy dtype: float64, float32, int64 or bool.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        py.import("numpy")?.call_method1("dtype", (self.dtype_name(),))
+        numpy(py)?.call_method1("dtype", (self.dtype_name(),))
     }
 
     /// The array with its axes in reverse order.

@@ -9,6 +9,8 @@ use burtorch_core::Float;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::convert::errors::numpy;
+
 /// Memory that results have left.
 type Left<E> = Mutex<Vec<Vec<E>>>;
 
@@ -96,6 +98,6 @@ impl<E: Float + Send + Sync> Spares<E> {
         };
         let memory = Box::new(Handed { numbers, to: Arc::downgrade(&self.left), most: self.most });
         let owner = PyHanded { memory, dims: dims.to_vec(), kind };
-        py.import("numpy")?.call_method1("asarray", (Bound::new(py, owner)?,))
+        numpy(py)?.call_method1("asarray", (Bound::new(py, owner)?,))
     }
 }

@@ -14,7 +14,7 @@ use super::guard::known_once;
 use super::of_graph::numbers_of;
 use super::operands::is_integer;
 use crate::convert::buffer::type_name;
-use crate::convert::errors::if_any;
+use crate::convert::errors::{if_any, numpy};
 use crate::convert::numbers::has_dtype;
 use crate::convert::refusals::error_here;
 use crate::convert::signals::text_of;
@@ -170,7 +170,7 @@ fn with_masks_as_integers<'py>(part: &Bound<'py, PyAny>) -> PyResult<Vec<(Bound<
     if !is_list && (part.is_instance_of::<PyArray>() || !has_dtype(part)?) {
         return Ok(vec![(part.clone(), None)]);
     }
-    let numpy = py.import("numpy")?;
+    let numpy = numpy(py)?;
     let array = if is_list { numpy.call_method1("asarray", (part,))? } else { part.clone() };
     let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
     let n_dims: usize = array.getattr("ndim")?.extract()?;

@@ -14,7 +14,7 @@ use super::index;
 use super::operands::refuse_values;
 use super::operators::unary;
 use crate::convert::buffer::type_name;
-use crate::convert::errors::{IntoPython, if_any};
+use crate::convert::errors::{IntoPython, if_any, numpy};
 
 /// The axes given by an argument: one, several, or all for None.
 pub struct Over(Option<Vec<isize>>);
@@ -398,7 +398,7 @@ impl PyArray {
     /// The numbers as floats, 64-bit integers (rounded toward zero) or a mask (whether they differ from 0).
     fn astype<'py>(slf: &Bound<'py, Self>, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray>> {
         let py = slf.py();
-        let dtype_of = py.import("numpy")?.call_method1("dtype", (dtype,))?;
+        let dtype_of = numpy(py)?.call_method1("dtype", (dtype,))?;
         let (name, kind): (String, String) =
             (dtype_of.getattr("name")?.extract()?, dtype_of.getattr("kind")?.extract()?);
         let float = slf.get().trace(py).get().dtype().name();

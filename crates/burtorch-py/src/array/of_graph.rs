@@ -18,7 +18,7 @@ use super::operands::{Operand, refuse_values};
 use super::trace::{self, Eager};
 use crate::convert::arrays::{Array, Kind, copied, of_integers};
 use crate::convert::buffer::type_name;
-use crate::convert::errors::IntoPython;
+use crate::convert::errors::{IntoPython, numpy};
 use crate::convert::numbers::has_dtype;
 use crate::convert::refusals::{error_here, is_tracing, needs_arrays, refuse_reading};
 use crate::convert::stop::{PyStop, until, watched};
@@ -304,7 +304,7 @@ fn without_lists<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let is_list = is_list(data);
     let is_other = data.is_instance_of::<PyBytes>() || data.is_instance_of::<PyArray>() || has_dtype(data)?;
     if is_list || !is_other && Array::of(data).is_some_and(|array| !array.shape().is_empty()) {
-        return data.py().import("numpy")?.call_method1("asarray", (data,));
+        return numpy(data.py())?.call_method1("asarray", (data,));
     }
     Ok(data.clone())
 }

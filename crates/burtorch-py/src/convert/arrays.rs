@@ -13,6 +13,7 @@ use pyo3::types::PyTuple;
 
 use crate::convert::buffer::{Dims, buffer_of, refuse_masked, type_name};
 use crate::convert::entry::check_signals;
+use crate::convert::errors::numpy;
 use crate::convert::gc::{HoldsObjects, Visitor};
 pub use crate::convert::kinds::Kind;
 use crate::convert::numbers::{is_text, real};
@@ -76,7 +77,7 @@ impl Array {
 
     /// NumPy's copy of the object as an array.
     pub fn copy_of(object: &Bound<'_, PyAny>) -> PyResult<Array> {
-        let numpy = object.py().import("numpy")?;
+        let numpy = numpy(object.py())?;
         let found = numpy.call_method1("asarray", (object,))?;
         let kind: String = found.getattr("dtype")?.getattr("kind")?.extract()?;
         let copy = match kind.as_str() {
@@ -307,7 +308,7 @@ pub fn empty<'py>(py: Python<'py>, shape: &[usize], kind: Kind) -> PyResult<Boun
 
 fn empty_of<'py>(py: Python<'py>, shape: &[usize], name: &str) -> PyResult<Bound<'py, PyAny>> {
     static EMPTY: pyo3::sync::PyOnceLock<Py<PyAny>> = pyo3::sync::PyOnceLock::new();
-    let make = EMPTY.get_or_try_init(py, || Ok::<_, PyErr>(py.import("numpy")?.getattr("empty")?.unbind()))?;
+    let make = EMPTY.get_or_try_init(py, || Ok::<_, PyErr>(numpy(py)?.getattr("empty")?.unbind()))?;
     let shape = PyTuple::new(py, shape)?;
     make.bind(py).call1((shape, name))
 }

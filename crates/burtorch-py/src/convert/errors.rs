@@ -6,11 +6,11 @@ use burtorch_core::Error;
 use pyo3::PyErrArguments;
 use pyo3::create_exception;
 use pyo3::exceptions::{
-    PyException, PyFloatingPointError, PyIndexError, PyKeyError, PyMemoryError, PyOSError, PyRuntimeWarning,
-    PyTypeError, PyValueError,
+    PyException, PyFloatingPointError, PyIndexError, PyKeyError, PyMemoryError, PyModuleNotFoundError, PyOSError,
+    PyRuntimeWarning, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyModule, PyTuple, PyType};
 
 create_exception!(burtorch, BurtorchError, PyException, "The base class of all errors that burtorch defines.");
 
@@ -121,6 +121,18 @@ pub fn if_any<T>(py: Python<'_>, found: PyResult<T>) -> PyResult<Option<T>> {
         Err(error) if is_final(py, &error) => Err(error),
         Err(_) => Ok(None),
     }
+}
+
+/// NumPy, which is an optional dependency: if it is missing, the error says how to install it.
+pub fn numpy(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("numpy").map_err(|error| {
+        let is_missing = error.is_instance_of::<PyModuleNotFoundError>(py)
+            && error.value(py).getattr("name").and_then(|name| name.eq("numpy")).unwrap_or(false);
+        if !is_missing {
+            return error;
+        }
+        PyModuleNotFoundError::new_err("arrays need NumPy, which is not installed (pip install numpy)")
+    })
 }
 
 /// The graph or parameters are in use.

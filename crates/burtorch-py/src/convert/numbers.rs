@@ -19,7 +19,7 @@ use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyIterator, PyList, PyString,
 
 use crate::convert::buffer::{is_masked, refuse_masked, type_name};
 use crate::convert::entry::attached;
-use crate::convert::errors::if_any;
+use crate::convert::errors::{if_any, numpy};
 
 /// A number from Python other than a Value.
 pub enum Number {
@@ -81,7 +81,7 @@ pub fn as_numpy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> 
     if has_kind || !object.hasattr(pyo3::intern!(py, "__dlpack__"))? {
         return Ok(object.clone());
     }
-    let shared = py.import("numpy")?.call_method1("from_dlpack", (object,))?;
+    let shared = numpy(py)?.call_method1("from_dlpack", (object,))?;
     Ok(shared)
 }
 

@@ -9,6 +9,8 @@ use pyo3::prelude::*;
 use super::arrays::Array;
 use super::signals::quietly;
 
+use crate::convert::errors::numpy;
+
 /// Calls `f` with the bytes of an object without a shape, such as a ctypes object; `None` if it has none.
 fn plain_bytes(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> Option<bool> {
     let mut view = std::mem::MaybeUninit::<pyo3::ffi::Py_buffer>::uninit();
@@ -35,7 +37,7 @@ fn pieces(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> bool {
             return goes_on;
         }
         // NumPy exports no buffer for dates and similar types; its own method runs no Python code.
-        let array = || object.py().import("numpy")?.getattr("ndarray");
+        let array = || numpy(object.py())?.getattr("ndarray");
         let py = object.py();
         let is_one = quietly(py, || object.is_instance(&array()?)).unwrap_or(false);
         let copy = || array()?.getattr("tobytes")?.call1((object,))?.extract::<Vec<u8>>();

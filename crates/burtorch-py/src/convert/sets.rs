@@ -2,6 +2,7 @@
 //!
 //! Promises: ranges ascend and do not touch. Does not know the numbers.
 
+use crate::convert::errors::numpy;
 use crate::convert::signals::repr_of;
 use std::ops::Range;
 
@@ -26,7 +27,7 @@ pub fn listed(n: usize, whose: &str, what: &Bound<'_, PyAny>) -> PyResult<Option
                 }
             }
             // NumPy's scalars, which `list(array)` consists of.
-            return listed(n, whose, &what.py().import("numpy")?.call_method1("asarray", (items,))?);
+            return listed(n, whose, &numpy(what.py())?.call_method1("asarray", (items,))?);
         }
         return match items.iter().all(|item| item.is_instance_of::<PyBool>()) {
             true => of_mask(n, whose, &items.extract::<Vec<bool>>()?).map(Some),

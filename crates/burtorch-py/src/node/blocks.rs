@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::array::{self, functions::any_array, functions::evaluated_on_numbers};
 use crate::convert::arguments::activation_named;
-use crate::convert::errors::{IntoPython, if_any};
+use crate::convert::errors::{IntoPython, if_any, numpy};
 use crate::graph::cell::{AnyGraph, Cell};
 use crate::graph::parameters::{attach, with_values};
 use crate::graph::{PyGraph, current_graph};
@@ -182,7 +182,7 @@ fn softmax_cross_entropy<'py>(logits: &Bound<'py, PyAny>, target: &Bound<'py, Py
     let n_dims = if_any(py, super::vector::read_dims(logits))?.unwrap_or(0);
     if n_dims > 0 && !target.is_instance_of::<PyVector>() {
         // Plain numbers.
-        let (core, target) = (py.import("burtorch._core")?, py.import("numpy")?.call_method1("asarray", (target,))?);
+        let (core, target) = (py.import("burtorch._core")?, numpy(py)?.call_method1("asarray", (target,))?);
         let function = core.getattr("array_cross_entropy")?;
         return core.getattr("array_evaluated")?.call1((function, logits, target));
     }

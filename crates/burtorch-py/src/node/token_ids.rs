@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
 use crate::convert::buffer::{read_token_ids, token_id};
+use crate::convert::errors::numpy;
 use crate::convert::numbers::{agreed, is_text, number_of};
 use crate::graph::PyGraph;
 
@@ -162,7 +163,7 @@ impl PyTokenIds {
         let lanes = self.numbers.chunks(self.n().max(1));
         let ids = agreed(lanes.map(|ids| Ok(ids.to_vec())), "an array of TokenIds")?;
         let ids = if self.is_row { ids.into_pyobject(py)? } else { ids[0].into_pyobject(py)?.into_any() };
-        let numpy = py.import("numpy")?;
+        let numpy = numpy(py)?;
         match dtype {
             Some(dtype) => numpy.call_method1("array", (ids, dtype)),
             None => numpy.call_method1("array", (ids, "int64")),

@@ -17,7 +17,7 @@ use super::engine::{Engine, Loss, Want, WantRandom, WantSample, WantStream, Want
 use crate::compress::Fill;
 use crate::convert::arrays::{Array, Kind, filled, of_integers};
 use crate::convert::buffer::{CallerMemory, Dims, FlatArray, read_either, read_numbers, read_token_ids};
-use crate::convert::errors::{IntoPython, to_python};
+use crate::convert::errors::{IntoPython, numpy, to_python};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::Poll;
 use crate::nn::AnyModel;
@@ -251,7 +251,7 @@ impl Engine for BuiltinEngine {
         let floats = |of: &[f64]| filled(py, &[n, of.len() / n], Kind::F64, of);
         let contexts = match &self.model {
             AnyModel::Dense(_) => match &self.state.in_place {
-                Some(x) => py.import("numpy")?.call_method1("asarray", (x,))?,
+                Some(x) => numpy(py)?.call_method1("asarray", (x,))?,
                 None => floats(x_numbers)?,
             },
             AnyModel::Tokens(_) | AnyModel::Chars(_) => integers(x, &[n, x.len() / n])?,

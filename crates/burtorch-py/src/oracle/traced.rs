@@ -19,7 +19,7 @@ use crate::array::parts::TakeFloats;
 use crate::array::run::Number;
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::buffer::{CallerMemory, type_name};
-use crate::convert::errors::{derived, if_any, is_final};
+use crate::convert::errors::{derived, if_any, is_final, numpy};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::{failed_twice, quietly, text_of};
 use crate::params::PyParameters;
@@ -74,7 +74,7 @@ impl Traced {
         let n = n_samples(x);
         // Beside contexts that are read as arrays only.
         let listed = match has_many_axes(x) && y.is_instance_of::<PyList>() {
-            true => if_any(y.py(), y.py().import("numpy")?.call_method1("asarray", (y,)))?,
+            true => if_any(y.py(), numpy(y.py())?.call_method1("asarray", (y,)))?,
             false => None,
         };
         let y = listed.as_ref().unwrap_or(y);
@@ -231,7 +231,7 @@ fn converted<'py>(array: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny
 /// among them, such as labels -1 and 1, are numbers and not indices, which would count from the end.
 pub fn with_signs<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
-    let numpy = || py.import("numpy");
+    let numpy = || numpy(py);
     let is_list = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
     // Anything but numbers is refused where it is read.
     let listed = || if_any(py, numpy()?.call_method1("asarray", (object,)));

@@ -14,7 +14,7 @@ use super::TokenIdArray;
 use super::masked::buffer_of;
 use super::token_ids_quick::quick_symbols;
 use crate::convert::entry::check_signals;
-use crate::convert::errors::{if_any, instead};
+use crate::convert::errors::{if_any, instead, numpy};
 use crate::convert::numbers::{is_text, number_of, real};
 use crate::convert::signals::{ask_at, read_at_length};
 
@@ -350,7 +350,7 @@ fn converted<'py, T: Read>(
     if !(is_foreign || is_other) {
         return Ok(None);
     }
-    let found = object.py().import("numpy")?.call_method1("asarray", (object,))?;
+    let found = numpy(object.py())?.call_method1("asarray", (object,))?;
     let dtype = found.getattr("dtype")?;
     match dtype.getattr("kind")?.extract::<char>()? {
         'f' if T::IS_REAL => found.call_method1("astype", ("float64",)).map(Some),

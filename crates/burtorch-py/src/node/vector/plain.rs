@@ -10,7 +10,7 @@ use pyo3::types::{PyList, PyTuple};
 
 use super::arguments::{DEEPEST, numbers};
 use super::{PyVector, numpy};
-use crate::convert::errors::{IntoPython, if_any};
+use crate::convert::errors::{IntoPython, if_any, numpy};
 use crate::convert::numbers::number_of;
 use crate::convert::signals::ask_at;
 use crate::graph::PyGraph;
@@ -87,7 +87,7 @@ impl<'py> Plain<'py> {
             crate::convert::buffer::refuse_masked(argument)?;
             let array = match numpy::is_array(argument) {
                 true => argument.clone(),
-                false => py.import("numpy")?.call_method1("asarray", (argument, "float64"))?,
+                false => numpy(py)?.call_method1("asarray", (argument, "float64"))?,
             };
             n_float32 += usize::from(numpy::is_float32(&array)?);
             arrays.push(array.clone());
@@ -96,7 +96,7 @@ impl<'py> Plain<'py> {
         let is_float32 = n_float32 > 0 && n_float32 == arrays.len();
         let mut shape = None;
         if broadcasts && arrays.len() > 1 {
-            let common = py.import("numpy")?.call_method1("broadcast_arrays", PyTuple::new(py, &arrays)?)?;
+            let common = numpy(py)?.call_method1("broadcast_arrays", PyTuple::new(py, &arrays)?)?;
             let mut common = common.try_iter()?;
             for given in given.iter_mut().filter(|given| matches!(given, Given::Many(_))) {
                 if let Some(array) = common.next() {
@@ -143,7 +143,7 @@ impl<'py> Plain<'py> {
             return Ok(PyTuple::new(py, all)?.into_any());
         }
         if let Ok(vector) = result.cast::<PyVector>() {
-            let array = py.import("numpy")?.call_method1("array", (vector.get().array(py, false)?,))?;
+            let array = numpy(py)?.call_method1("array", (vector.get().array(py, false)?,))?;
             return match &self.shape {
                 Some(shape)
                     if py.import("math")?.call_method1("prod", (shape,))?.extract::<usize>()? == vector.len()? =>
