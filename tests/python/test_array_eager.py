@@ -504,3 +504,36 @@ def test_threads_have_graphs_of_their_own():
     for thread in threads:
         thread.join()
     assert sorted(found) == [(k, 2.0 * k) for k in range(4)]
+
+
+class Foreign:
+    """An array of a library without dtype kinds, such as PyTorch, which shares its memory."""
+
+    def __init__(self, array):
+        self.array, self.dtype, self.shape = array, object(), array.shape
+
+    def __dlpack__(self, **keywords):
+        return self.array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "bool"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])
+def test_arrays_of_other_libraries_are_read(dtype, shape):
+    numbers = np.ones(shape, dtype)
+    for found in (bt.array(Foreign(numbers)), bt.Graph().array(Foreign(numbers))):
+        expected = bt.array(numbers)
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+        assert np.array_equal(found.data, expected.data)
+    if shape:
+        total = bt.function(lambda x: (x * bt.array(Foreign(numbers))).sum())
+        assert total(np.full(shape, 2.0)) == 2.0 * numbers.size
+
+
+def test_tensors_of_pytorch_are_read():
+    torch = pytest.importorskip("torch")
+    x = bt.array(torch.tensor([[1.0, 2.0]], dtype=torch.float64))
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [[2.0, 4.0]]

@@ -19,7 +19,7 @@ use super::trace::{self, Eager};
 use crate::convert::arrays::{Array, Kind, copied, of_integers};
 use crate::convert::buffer::type_name;
 use crate::convert::errors::{IntoPython, numpy};
-use crate::convert::numbers::has_dtype;
+use crate::convert::numbers::{as_numpy, has_dtype};
 use crate::convert::refusals::{error_here, is_tracing, needs_arrays, refuse_reading};
 use crate::convert::stop::{PyStop, until, watched};
 use crate::graph::{PyGraph, wants_no_grad};
@@ -199,7 +199,8 @@ impl PyArray {
 
 #[pymethods]
 impl PyGraph {
-    /// An Array of this graph from numbers, nested lists of them, a NumPy array or a tensor of Parameters, with the same shape.
+    /// An Array of this graph from numbers, nested lists of them, a NumPy array, an array of another library that supports
+    /// DLPack, such as PyTorch's, or a tensor of Parameters, with the same shape.
     ///
     /// Operations on it are evaluated at once. Floats have gradients, those of a tensor go to its Parameters; integers and
     /// masks have none. It lives while an object refers to it or to a result that depends on it; rewind() and clear() make it
@@ -296,13 +297,17 @@ pub fn stacked<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(array_stack(parts, 0)?.into_any())
 }
 
-/// Lists, tuples and buffers as a NumPy array, or as an Array if they contain Arrays.
+/// Lists, tuples, buffers and arrays of other libraries as a NumPy array, or as an Array if they contain Arrays.
 fn without_lists<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if of_lists(data)? {
         return stacked(data);
     }
     let is_list = is_list(data);
-    let is_other = data.is_instance_of::<PyBytes>() || data.is_instance_of::<PyArray>() || has_dtype(data)?;
+    let has_dtype = !data.is_instance_of::<PyArray>() && has_dtype(data)?;
+    if has_dtype {
+        return as_numpy(data);
+    }
+    let is_other = data.is_instance_of::<PyBytes>() || data.is_instance_of::<PyArray>();
     if is_list || !is_other && Array::of(data).is_some_and(|array| !array.shape().is_empty()) {
         return numpy(data.py())?.call_method1("asarray", (data,));
     }
