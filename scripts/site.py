@@ -221,7 +221,7 @@ def main() -> None:
     nav[3:3] = write_reference(SITE / "pages")
     configuration = CONFIGURATION.format(
         name=json.dumps(f"burtorch {burtorch.__version__}"),
-        description=json.dumps("Gradients of scalar functions on a CPU"),
+        description=json.dumps("Automatic differentiation on a CPU"),
         nav=toml(nav),
     )
     (SITE / "zensical.toml").write_text(configuration, "utf-8")

@@ -1,4 +1,4 @@
-"""burtorch computes gradients of scalar functions on a CPU with the lowest latency and the least memory.
+"""burtorch computes gradients and other derivatives on a CPU, with low latency and little memory.
 
     >>> import burtorch as bt
     >>> a, b = bt.Value(-41.0), bt.Value(2.0)
@@ -7,9 +7,9 @@
     >>> g.data, a.grad, b.grad
     (612.5, -35.0, 1050.0)
 
-Numbers are computed in Rust (``burtorch._core``); this package arranges the calls. The submodules ``nn``, ``opt``,
-``optim``, ``compress``, ``micrograd``, ``text``, ``data``, ``viz`` and ``system`` are imported when they are first
-used, and NumPy only when an array is asked for.
+Numbers are computed in Rust (``burtorch._core``); this package arranges the calls. The submodules ``autograd``,
+``compress``, ``data``, ``flower``, ``micrograd``, ``mpi``, ``nn``, ``opt``, ``optim``, ``system``, ``text`` and ``viz``
+are imported when they are first used, and NumPy only when an array is asked for.
 """
 
 import sys as _sys

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import re
 import tomllib
 
 import pytest
@@ -129,6 +130,17 @@ def test_federated(example, capsys):
     federated = example("federated")
     assert federated.main(arguments) == federated.main([*arguments, "--threads", "3"])
     assert "virtual" in capsys.readouterr().out
+
+
+def test_the_comparison_cites_the_newest_records(root):
+    """An older one of the same name may be cited beside it, for the rows that the newer one does not repeat."""
+    cited = set(re.findall(r"benches/record/([\w.-]+\.md)", (root / "docs/comparison.md").read_text()))
+    assert cited
+    records = sorted(path.name for path in (root / "benches/record").glob("*.md"))
+    assert cited <= set(records)
+    for name in cited:
+        newest = [record for record in records if record[10:] == name[10:]][-1]
+        assert newest in cited, name
 
 
 def test_every_page_with_examples_is_tested(root):

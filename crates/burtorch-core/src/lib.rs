@@ -1,4 +1,4 @@
-//! The core of burtorch: gradients of scalar functions on a CPU, with the lowest latency and the least memory.
+//! The core of burtorch: automatic differentiation on a CPU, with low latency and little memory.
 //!
 //! A [`Graph`] stores scalar nodes in columns, in the order they were built; [`Graph::backward`] is one pass over them in
 //! reverse. [`Parameters`] stores the trained numbers outside the tape. [`Graph::eager`] gives operators on a graph.

@@ -29,7 +29,7 @@ def build_parser() -> Parser:
     """The parser of the whole command line."""
     parser = Parser(
         prog="burtorch",
-        description="Gradients of scalar functions on a CPU, with the lowest latency and the least memory.",
+        description="Automatic differentiation on a CPU, with low latency and little memory.",
         epilog="'burtorch COMMAND --help' says more about a command.",
     )
     parser.add_argument("--version", action="version", version=f"burtorch {__version__}")
