@@ -268,3 +268,45 @@ def test_functions_along_an_axis_keep_the_shape_of_tensors():
     # Of all numbers, Values as before.
     assert bt.reduce_sum(w).data == x.sum()
     assert bt.reduce_max(w * w).data == 25.0
+
+
+READS = {
+    "call": lambda u, t: u(t),
+    "grad": lambda u, t: bt.grad(u)(t),
+    "value_and_grad": lambda u, t: bt.value_and_grad(u)(t)[1],
+    "jvp": lambda u, t: bt.jvp(u, (t,), (1.0,))[1],
+    "vjp": lambda u, t: bt.vjp(u, t)[1](1.0)[0],
+    "hessian": lambda u, t: bt.hessian(u)(t),
+    "jacobian": lambda u, t: bt.jacobian(u)(t),
+    "hvp": lambda u, t: bt.hvp(u, (t,), (1.0,)),
+    "vmap": lambda u, t: bt.vmap(u)(bt.stack([t, 2.0 * t])).sum(),
+    "sum of vmap": lambda u, t: bt.vmap(u, reduce="sum")(bt.stack([t, 2.0 * t])),
+    "vmap of grad": lambda u, t: bt.vmap(bt.grad(u))(bt.stack([t, 2.0 * t])).sum(),
+    "scan": lambda u, t: bt.scan(lambda c, s: (c + u(s), None), 0.0, bt.stack([t, 2.0 * t]))[0],
+    "cond": lambda u, t: bt.cond(t > 0, u, lambda s: s, t),
+    "checkpoint": lambda u, t: bt.checkpoint(u)(t),
+    "function": lambda u, t: bt.function(u)(t),
+}
+
+
+@pytest.mark.parametrize("second", READS)
+@pytest.mark.parametrize("first", READS)
+def test_a_tensor_may_be_read_within_transforms_and_beside_them(first, second):
+    params = bt.Parameters(dtype="float64")
+    w, b = params.tensor(2), params.tensor(1)
+    params.values[:] = [0.7, 1.3, 0.2]
+
+    def made(w, b):
+        def u(t):
+            return bt.sin(w[0] * t) + w[1] * t**3 * b[0]
+
+        return lambda t: READS[first](u, t) + READS[second](u, 2.0 * t) + 0.1 * (w * w).sum()
+
+    f = bt.function(made(w, b))
+    value, gradient = f.value_and_param_grad(0.3)
+    expected = bt.value_and_grad(lambda w, b: made(w, b)(0.3), argnums=(0, 1))(np.array([0.7, 1.3]), np.array([0.2]))
+    np.testing.assert_allclose(value, expected[0], rtol=1e-13)
+    np.testing.assert_allclose(list(gradient), np.concatenate(expected[1]), rtol=1e-13)
+    oracle = bt.Oracle(lambda x: made(w, b)(x[0]), params=params)
+    assert oracle(np.array([[0.3]]))[0] == pytest.approx(value, rel=1e-13)
+    np.testing.assert_allclose(params.grads, np.concatenate(expected[1]), rtol=1e-13)

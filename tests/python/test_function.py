@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import copy
 import gc
 import inspect
 import math
@@ -522,7 +521,7 @@ def test_functions_are_saved_and_pickled_as_their_recordings(tmp_path):
         f({"a": a}, x)
     path = tmp_path / "f.bt"
     f.save(path)
-    for loaded in (bt.load_function(path), pickle.loads(pickle.dumps(f)), copy.deepcopy(f)):
+    for loaded in (bt.load_function(path), pickle.loads(pickle.dumps(f))):
         for a in (2.0, -1.0, 5.0):
             value, (dp, dx) = f.value_and_grad({"a": a}, x)
             again, (dq, dy) = loaded.value_and_grad({"a": a}, x)

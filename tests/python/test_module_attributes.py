@@ -164,7 +164,8 @@ def test_two_tensors_of_one_name_are_named(kind, tmp_path):
 
     net = Net()
     path = tmp_path / "net.safetensors"
-    for call in (net.state_dict, lambda: net.load_state_dict({}), lambda: net.save(path), lambda: bt.nn.state_dict(net)):
+    calls = (net.state_dict, lambda: net.load_state_dict({}), lambda: net.save(path), lambda: bt.nn.state_dict(net))
+    for call in calls:
         with pytest.raises(ValueError, match=r"two tensors of the model are named 'd\."):
             call()
     assert not path.exists()

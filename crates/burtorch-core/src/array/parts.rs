@@ -45,9 +45,9 @@ impl Loop {
 }
 
 impl ArrayProgram {
-    /// The same program with calls written out, and without what no result needs.
+    /// The same program with calls written out, without what no result needs, and with each parameter read once.
     pub fn without_calls(&self) -> Result<ArrayProgram> {
-        inlined(self)
+        inlined(self)?.pruned()
     }
 
     /// Memory of the program in bytes, with its constants.
