@@ -3,8 +3,10 @@
 //! Promises: operands come before the instructions that read them; every instruction has been checked by its type rule, so
 //! every program is valid; a refused call leaves the builder unchanged. Does not know how programs run.
 
+use std::sync::Arc;
+
 use super::dims::{Dims, bad};
-use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Comparison, Data, Element, Known, Type, ValueId, View};
+use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Comparison, Data, Element, Known, Shared, Type, ValueId, View};
 use crate::error::Result;
 use crate::interrupt;
 use crate::scalar::DType;
@@ -155,6 +157,11 @@ impl ArrayBuilder {
     /// A float.
     pub fn literal(&mut self, x: f64) -> Result<ValueId> {
         self.push(ArrayOp::Literal(x.to_bits()), &[])
+    }
+
+    /// A mask.
+    pub fn mask(&mut self, holds: bool) -> Result<ValueId> {
+        self.push(ArrayOp::Const(Dims::SCALAR, Shared(Arc::new(Data::Mask(vec![holds])))), &[])
     }
 
     /// A view of a value; the value itself if the view is the identity.

@@ -12,6 +12,7 @@ use super::instr::{ArrayOp, ArrayProgram, Comparison, Data, Dot, Element, Reduce
 use super::row::Row;
 use crate::error::Result;
 use crate::ops::Op;
+use crate::scalar::DType;
 
 /// What is known of values.
 #[derive(Default)]
@@ -20,10 +21,10 @@ struct Facts {
     unreached: Vec<bool>,
     /// Masks of values that are unreached where it holds and nowhere else.
     masks: HashMap<ValueId, ValueId>,
-    /// Values that are 1 throughout, and masks that hold throughout.
-    ones: Vec<bool>,
-    /// Values that are 0 throughout.
-    zeros: Vec<bool>,
+    /// The number that a value is throughout.
+    numbers: Vec<Option<f64>>,
+    /// Whether a mask holds throughout, or nowhere.
+    holds: Vec<Option<bool>>,
     /// Values that are -0.0 nowhere.
     reached: Vec<bool>,
 }
@@ -65,13 +66,40 @@ fn as_first(op: ArrayOp, of: Vec<ValueId>) -> (ArrayOp, Vec<ValueId>) {
     }
 }
 
+/// The element that all of these are equal to.
+pub(super) fn all_of<T: Copy, K: PartialEq>(all: &[T], key: impl Fn(&T) -> K) -> Option<T> {
+    let first = all.first()?;
+    all.iter().all(|x| key(x) == key(first)).then_some(*first)
+}
+
 impl Facts {
+    fn number(&self, v: ValueId) -> Option<f64> {
+        self.numbers.get(v.at()).copied().flatten()
+    }
+
     fn is_one(&self, v: ValueId) -> bool {
-        self.ones.get(v.at()).is_some_and(|is| *is)
+        self.number(v) == Some(1.0)
     }
 
     fn is_zero(&self, v: ValueId) -> bool {
-        self.zeros.get(v.at()).is_some_and(|is| *is)
+        self.number(v).is_some_and(|x| x.to_bits() == 0)
+    }
+
+    fn holds(&self, v: ValueId) -> Option<bool> {
+        self.holds.get(v.at()).copied().flatten()
+    }
+
+    /// The answer of a comparison of known numbers.
+    fn answer(&self, how: Comparison, of: &[ValueId]) -> Option<bool> {
+        let x = self.number(of[0])?;
+        Some(match (how, of.get(1)) {
+            (Comparison::IsNan, _) => x.is_nan(),
+            (Comparison::IsUnreached, _) => x.to_bits() == (-0f64).to_bits(),
+            (Comparison::Less, Some(&y)) => x < self.number(y)?,
+            (Comparison::LessEqual, Some(&y)) => x <= self.number(y)?,
+            (Comparison::Equal, Some(&y)) => x == self.number(y)?,
+            _ => return None,
+        })
     }
 
     fn is_reached(&self, v: ValueId) -> bool {
@@ -83,7 +111,7 @@ impl Facts {
     }
 
     /// A value that the result is equal to.
-    fn known(&self, b: &mut ArrayBuilder, op: &ArrayOp, of: &[ValueId]) -> Result<Option<ValueId>> {
+    fn known(&mut self, b: &mut ArrayBuilder, op: &ArrayOp, of: &[ValueId]) -> Result<Option<ValueId>> {
         let is_unreached = |k: usize| self.is_unreached(of[k]);
         let becomes_unreached = match op {
             ArrayOp::View(_) | ArrayOp::Copy | ArrayOp::After | ArrayOp::Pull(..) | ArrayOp::ReducePull(..) => {
@@ -100,12 +128,28 @@ impl Facts {
             let dims = op.infer(&types)?[0].dims;
             return b.push(ArrayOp::Unreached(dims), &[]).map(Some);
         }
+        if let ArrayOp::Compare(how) = *op
+            && let Some(answer) = self.answer(how, of)
+        {
+            let mask = b.mask(answer)?;
+            self.learn(b, mask);
+            return b.broadcast_to(mask, b.dims(of[0])).map(Some);
+        }
+        if let ArrayOp::Row(Row::Op(Op::Add | Op::AddConstant)) = *op
+            && let (Some(x), true) = (self.number(of[0]), self.is_zero(of[1]))
+        {
+            let sum = b.literal(x + 0.0)?;
+            self.learn(b, sum);
+            return b.broadcast_to(sum, b.dims(of[0])).map(Some);
+        }
         Ok(match op {
             ArrayOp::Accumulate if is_unreached(0) => Some(of[1]),
             ArrayOp::MulAdd { of_adjoint: true } if is_unreached(0) => Some(of[2]),
             ArrayOp::Accumulate | ArrayOp::AccumulateAt(_) if is_unreached(1) => Some(of[0]),
             ArrayOp::Compare(Comparison::IsUnreached) => self.masks.get(&of[0]).copied(),
-            ArrayOp::Select if self.is_one(of[0]) => Some(of[1]),
+            ArrayOp::Select if self.holds(of[0]).is_some() => {
+                Some(of[if self.holds(of[0]) == Some(true) { 1 } else { 2 }])
+            }
             ArrayOp::Row(Row::Op(Op::Mul)) if self.is_one(of[0]) => Some(of[1]),
             ArrayOp::Row(Row::Op(Op::Mul | Op::Div)) if self.is_one(of[1]) => Some(of[0]),
             ArrayOp::Row(Row::Op(Op::AddConstant)) if self.is_zero(of[1]) && self.is_reached(of[0]) => Some(of[0]),
@@ -120,28 +164,31 @@ impl Facts {
         })
     }
 
+    /// A literal that numbers of the program have without rounding.
+    fn rounded(&self, b: &ArrayBuilder, x: f64) -> Option<f64> {
+        (b.so_far().dtype() == DType::Float64 || f64::from(x as f32) == x).then_some(x)
+    }
+
     fn learn(&mut self, b: &ArrayBuilder, v: ValueId) {
         self.unreached.resize(b.so_far().n_values(), false);
-        let facts = [&mut self.ones, &mut self.zeros, &mut self.reached];
-        facts.into_iter().for_each(|facts| facts.resize(b.so_far().n_values(), false));
+        let n_values = b.so_far().n_values();
+        self.reached.resize(n_values, false);
+        self.numbers.resize(n_values, None);
+        self.holds.resize(n_values, None);
         let Some(instr) = b.so_far().instrs().last().filter(|instr| instr.result == v) else { return };
         match instr.op {
-            ArrayOp::Unreached(_) => self.unreached[v.at()] = true,
-            ArrayOp::Literal(bits) => {
-                self.ones[v.at()] = bits == 1f64.to_bits();
-                self.zeros[v.at()] = bits == 0f64.to_bits();
-            }
-            ArrayOp::Const(_, ref data) => {
-                self.ones[v.at()] = match &*data.0 {
-                    Data::F64(x) => x.iter().all(|x| *x == 1.0),
-                    Data::F32(x) => x.iter().all(|x| *x == 1.0),
-                    _ => false,
-                };
-            }
+            ArrayOp::Unreached(_) => (self.unreached[v.at()], self.numbers[v.at()]) = (true, Some(-0.0)),
+            ArrayOp::Literal(bits) => self.numbers[v.at()] = self.rounded(b, f64::from_bits(bits)),
+            ArrayOp::Const(_, ref data) => match &*data.0 {
+                Data::F64(x) => self.numbers[v.at()] = all_of(x, |x| x.to_bits()),
+                Data::F32(x) => self.numbers[v.at()] = all_of(x, |x| x.to_bits()).map(f64::from),
+                Data::Mask(x) => self.holds[v.at()] = all_of(x, |x| *x),
+                Data::Int(_) => {}
+            },
             ArrayOp::View(_) => {
                 let of = instr.operands[0];
-                self.ones[v.at()] = self.is_one(of);
-                (self.zeros[v.at()], self.reached[v.at()]) = (self.is_zero(of), self.is_reached(of));
+                (self.numbers[v.at()], self.holds[v.at()]) = (self.number(of), self.holds(of));
+                self.reached[v.at()] = self.is_reached(of);
             }
             ArrayOp::Row(Row::Op(Op::AddConstant)) => self.reached[v.at()] = self.is_zero(instr.operands[1]),
             // Each sum begins with 0.
@@ -149,7 +196,6 @@ impl Facts {
                 let dims = b.dims(v);
                 self.reached[v.at()] = dims[dims.rank() - 2..].iter().all(|&n| n > 1);
             }
-            ArrayOp::Compare(Comparison::IsUnreached) => self.ones[v.at()] = self.is_unreached(instr.operands[0]),
             ArrayOp::Select
                 if self.is_unreached(instr.operands[1]) && !b.so_far().may_be_unreached(instr.operands[2]) =>
             {

@@ -67,6 +67,32 @@ fn rows_of(program: &ArrayProgram) -> Option<usize> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(rows, _)| rows)
 }
 
+/// An element of a constant.
+#[derive(Clone, Copy, Debug)]
+enum Known {
+    Number(f64),
+    Mask(bool),
+}
+
+impl PartialEq for Known {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Known::Number(x), Known::Number(y)) => x.to_bits() == y.to_bits(),
+            (Known::Mask(x), Known::Mask(y)) => x == y,
+            _ => false,
+        }
+    }
+}
+
+fn known_at(data: &Data, at: usize) -> Option<Known> {
+    match data {
+        Data::F64(x) => Some(Known::Number(x[at])),
+        Data::F32(x) => Some(Known::Number(x[at].into())),
+        Data::Mask(x) => Some(Known::Mask(x[at])),
+        Data::Int(_) => None,
+    }
+}
+
 /// What a value has become.
 #[derive(Clone, Debug, Default)]
 struct Form {
@@ -139,11 +165,22 @@ impl Columns<'_> {
         if let Some(columns) = &self.forms[v.at()].columns {
             return Ok(columns.clone());
         }
-        let whole = self.whole(v)?;
         let n = self.program.type_of(v).dims.size() / self.rows;
+        let data = match &self.program.instr_of(v).op {
+            ArrayOp::Const(_, data) => Some(data.0.clone()),
+            _ => None,
+        };
+        let whole = self.whole(v)?;
         let flat = self.b.view(whole, View::Reshape(Dims::new(&[self.rows, n])?))?;
         let columns = (0..n)
             .map(|k| {
+                let known = data.as_ref().and_then(|data| {
+                    let first = known_at(data, k)?;
+                    (1..self.rows).all(|row| known_at(data, row * n + k) == Some(first)).then_some(first)
+                });
+                if let Some(known) = known {
+                    return self.of_known(known);
+                }
                 let slices = [Slice::all(self.rows), Slice { start: k, step: 1, count: 1 }];
                 let column = self.b.view(flat, View::Slice(slices.into()))?;
                 self.b.view(column, View::Reshape(self.row))
@@ -165,28 +202,31 @@ impl Columns<'_> {
             v = instr.operands[0];
             instr = program.instr_of(v);
         }
-        let number = match &instr.op {
-            ArrayOp::Literal(bits) => Some(f64::from_bits(*bits)),
-            ArrayOp::Unreached(_) => Some(-0.0),
-            ArrayOp::Const(_, data) => match &*data.0 {
-                Data::F64(x) => Some(x[at]),
-                Data::F32(x) => Some(x[at].into()),
-                _ => None,
-            },
+        let known = match &instr.op {
+            ArrayOp::Literal(bits) => Some(Known::Number(f64::from_bits(*bits))),
+            ArrayOp::Unreached(_) => Some(Known::Number(-0.0)),
+            ArrayOp::Const(_, data) => known_at(&data.0, at),
             _ => None,
         };
-        let number = match number {
-            Some(x) if x.to_bits() == (-0f64).to_bits() => return self.unreached(),
-            Some(x) => self.b.literal(x)?,
-            None => {
-                let whole = self.whole(v)?;
-                let place = unravelled(program.type_of(v).dims, at);
-                let slices: Vec<_> = place.map(|start| Slice { start, step: 1, count: 1 }).collect();
-                let part = self.b.view(whole, View::Slice(slices.into()))?;
-                self.b.view(part, View::Reshape(Dims::SCALAR))?
-            }
-        };
+        if let Some(known) = known {
+            return self.of_known(known);
+        }
+        let whole = self.whole(v)?;
+        let place = unravelled(program.type_of(v).dims, at);
+        let slices: Vec<_> = place.map(|start| Slice { start, step: 1, count: 1 }).collect();
+        let part = self.b.view(whole, View::Slice(slices.into()))?;
+        let number = self.b.view(part, View::Reshape(Dims::SCALAR))?;
         self.b.broadcast_to(number, self.row)
+    }
+
+    /// A column of one number.
+    fn of_known(&mut self, known: Known) -> Result<ValueId> {
+        let one = match known {
+            Known::Number(x) if x.to_bits() == (-0f64).to_bits() => return self.unreached(),
+            Known::Number(x) => self.b.literal(x)?,
+            Known::Mask(holds) => self.b.mask(holds)?,
+        };
+        self.b.broadcast_to(one, self.row)
     }
 
     fn unreached(&mut self) -> Result<ValueId> {
@@ -272,7 +312,7 @@ impl Columns<'_> {
             return Ok(Some((0..n).map(|k| columns[seen(view, dims, from, k)]).collect()));
         }
         let is_shared = matches!(view, View::Broadcast(_)) && (from.rank() < dims.rank() || from[0] == 1);
-        if !is_shared || ty.element != Element::Float {
+        if !is_shared || ty.element == Element::Int {
             return Ok(None);
         }
         (0..n).map(|k| self.repeated(of, seen(view, dims, from, k))).collect::<Result<_>>().map(Some)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::super::build::ArrayBuilder;
 use super::super::expand::copied;
 use super::super::instr::{ArrayOp, ArrayProgram, Data, Shared, Type, ValueId};
+use super::super::simplify::{all_of, simplified};
 use super::{ArrayFloat, Plan};
 use crate::error::{Error, Result};
 
@@ -28,14 +29,14 @@ pub(super) fn folded<E: ArrayFloat>(program: ArrayProgram) -> Result<ArrayProgra
     };
     let mut of: Vec<Option<Data>> = (0..program.n_values()).map(|_| None).collect();
     roots.iter().zip(made).for_each(|(root, made)| of[root.at()] = Some(made));
-    copied(&program, |b, at, operands| {
+    let program = copied(&program, |b, at, operands| {
         let instr = &program.instrs()[at];
         match of[instr.result.at()].take() {
             Some(made) => Ok(vec![constant(b, program.type_of(instr.result), made)?]),
             None => b.push_all(instr.op.clone(), operands),
         }
-    })?
-    .cleaned()
+    })?;
+    simplified(&program)?.cleaned()
 }
 
 /// Values that are computed of constants alone, as far as something else needs them.
@@ -95,10 +96,19 @@ fn evaluated<E: ArrayFloat>(program: &ArrayProgram, roots: &[ValueId]) -> Result
     (0..roots.len()).map(|k| plan.data(k)).collect::<Result<_>>().map(Some)
 }
 
+/// The constant, or one number in its shape.
 fn constant(b: &mut ArrayBuilder, ty: Type, data: Data) -> Result<ValueId> {
-    match data {
-        Data::F64(x) if ty.dims.rank() == 0 => b.literal(x[0]),
-        Data::Int(x) if ty.dims.rank() == 0 => b.push(ArrayOp::Integer(x[0]), &[]),
-        data => b.push(ArrayOp::Const(ty.dims, Shared(Arc::new(data))), &[]),
+    let one = match &data {
+        Data::F64(x) => all_of(x, |x| x.to_bits()).map(|x| b.literal(x)),
+        Data::F32(x) => all_of(x, |x| x.to_bits()).map(|x| b.literal(x.into())),
+        Data::Int(x) => all_of(x, |x| *x).map(|x| b.push(ArrayOp::Integer(x), &[])),
+        Data::Mask(x) => all_of(x, |x| *x).map(|x| b.mask(x)),
+    };
+    match one {
+        Some(one) => {
+            let one = one?;
+            b.broadcast_to(one, ty.dims)
+        }
+        None => b.push(ArrayOp::Const(ty.dims, Shared(Arc::new(data))), &[]),
     }
 }
