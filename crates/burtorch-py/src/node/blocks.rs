@@ -15,7 +15,8 @@ use crate::graph::cell::{AnyGraph, Cell};
 use crate::graph::parameters::{attach, with_values};
 use crate::graph::{PyGraph, current_graph};
 use crate::node::token_ids::token_ids_for;
-use crate::node::vector::{Operand, PyVector, all_views, appended, atomically, common_owner, read_by, wrap};
+use crate::node::vector::tokens::check_inputs;
+use crate::node::vector::{Operand, PyVector, all_views, appended, atomically, common_owner, n_scalars, read_by, wrap};
 use crate::params::{PyParameters, PyTensor};
 
 /// Rows of a matrix of parameters, concatenated: embeddings.
@@ -132,14 +133,17 @@ pub fn affine_of<'py>(
         && let Some(owner) = vector.get().plain_owner(py)
     {
         let range = atomically(owner, |cell| {
+            let inputs = vector.get().only_range(py, cell)?;
+            check_inputs(weight.get(), inputs.len())?;
             prepare(cell, &[])?;
-            let view = View::Nodes(vector.get().only_range(py, cell)?);
+            let view = View::Nodes(inputs);
             build(&mut cell.graph, &cell.parameters, &[view])
         })?;
         return range.made(|range| Ok(PyVector::of_runs(owner, &[range])?.into_bound(py).into_any()));
     }
     let xs = Operand::read_all(x)?;
     let owner = common_owner(py, &xs)?;
+    check_inputs(weight.get(), n_scalars(&xs))?;
     let range = appended(
         &owner,
         w.len(),

@@ -101,12 +101,26 @@ fn token_affine<'py>(
         cell.need_kernels("token_affine")?;
         attach(py, cell, std::iter::once(weight).chain(bias).map(|tensor| tensor.get().owner()))?;
         let x = x.iter().map(|x| tokens_in(py, cell, x.get(), n)).collect::<PyResult<Vec<_>>>()?;
+        check_inputs(weight.get(), x.iter().map(|x| x.range().len()).sum::<usize>() / n.max(1))?;
         let (w, b) = (weight.get().slice(), bias.map(|bias| bias.get().slice()));
         let parameters = &cell.parameters;
         let graph = &mut cell.graph;
         with_values(py, parameters, |given| graph.blocks()?.token_affine(given, &x, w, b, relu))?.or_raise(py)
     })?;
     y.made(|y| PyVector::of_runs(&owner, &[y.range()]))
+}
+
+/// Refuses another number of inputs than a weight (n_out, n_in) has.
+pub fn check_inputs(weight: &PyTensor, n_given: usize) -> PyResult<()> {
+    match *weight.tensor().shape().dims() {
+        [_, n_in] if n_in as usize == n_given => Ok(()),
+        [n_out, n_in] => Err(PyValueError::new_err(format!(
+            "a dense layer with a weight of shape ({n_out}, {n_in}) expects {n_in} scalars for x, found {n_given}"
+        ))),
+        ref dims => Err(PyValueError::new_err(format!(
+            "a dense layer needs a weight of two dimensions, (n_out, n_in), found shape {dims:?}"
+        ))),
+    }
 }
 
 /// Layer normalisation of `n` tokens.
