@@ -205,8 +205,6 @@ def from_oracle(oracle: Any, *data: Any, l2: float = 0.0, nonconvex: float = 0.0
         >>> f.n, f.d, f.grad(np.zeros(3))
         (2, 3, array([-1., -2., -3.]))
     """
-    import numpy as np
-
     of_kind(oracle, Oracle, "oracle", "bt.Oracle(model, loss='mse', params=params)")
     if oracle.reduction != "mean":
         found = f'found "{oracle.reduction}"'
@@ -215,16 +213,26 @@ def from_oracle(oracle: Any, *data: Any, l2: float = 0.0, nonconvex: float = 0.0
     params = oracle.params
     _check_trainable(params)
 
-    def mean(x: NDArray[np.float64], samples: NDArray[np.int64]) -> tuple[float, NDArray[np.float64]]:
+    if not arrays:
+        raise ValueError("an oracle needs data: give arrays with one row per sample")
+    return FiniteSum(OracleMean(oracle, arrays), len(arrays[0]), len(params.values), l2=l2, nonconvex=nonconvex)
+
+
+class OracleMean:
+    """The mean loss of an oracle over some samples, and its gradient, at any point."""
+
+    def __init__(self, oracle: Oracle, arrays: Any) -> None:
+        self.oracle, self.arrays = oracle, arrays
+
+    def __call__(self, x: NDArray[np.float64], samples: NDArray[np.int64]) -> tuple[float, NDArray[np.float64]]:
+        import numpy as np
+
+        params = self.oracle.params
         _check_trainable(params)
         # NumPy converts in a loop without one call per number.
         np.copyto(np.asarray(params.values), x, casting="same_kind")
-        value, gradient = oracle(*(part[samples] for part in arrays))
+        value, gradient = self.oracle(*(part[samples] for part in self.arrays))
         return float(value), np.asarray(gradient, float)
-
-    if not arrays:
-        raise ValueError("an oracle needs data: give arrays with one row per sample")
-    return FiniteSum(mean, len(arrays[0]), len(params.values), l2=l2, nonconvex=nonconvex)
 
 
 def _check_trainable(params: Parameters) -> None:
