@@ -122,16 +122,39 @@ pub fn zeros<'py>(py: Python<'py>, dtype: DType, n: usize) -> PyResult<Bound<'py
     Ok(Bound::new(py, array)?.into_any())
 }
 
-/// The parameters denoted by names, Tensors, ranges, pairs (start, stop), sorted indices, a mask, or a list of these.
+/// The parameters denoted by names, Tensors, layers, ranges, pairs (start, stop), sorted indices, a mask, or a list of these.
 fn ranges_of(params: &Bound<'_, PyParameters>, what: &Bound<'_, PyAny>) -> PyResult<Vec<Range<u32>>> {
     if let Some(ranges) = numbers_of(params, what)? {
         return Ok(ranges);
     }
-    let one = |item: &Bound<'_, PyAny>| range_of(params, item)?.ok_or_else(|| unknown(item));
-    match what.cast::<PyList>() {
-        Ok(items) => items.iter().map(|item| one(&item)).collect(),
-        Err(_) => Ok(vec![one(what)?]),
+    let is_pair =
+        || what.cast::<PyTuple>().is_ok_and(|items| items.iter().all(|item| !item.is_instance_of::<PyTensor>()));
+    let mut ranges = Vec::new();
+    match what.is_instance_of::<PyList>() || what.is_instance_of::<PyTuple>() && !is_pair() {
+        true => what.try_iter()?.try_for_each(|item| add_ranges(params, &item?, &mut ranges))?,
+        false => add_ranges(params, what, &mut ranges)?,
     }
+    Ok(ranges)
+}
+
+/// Adds the ranges of a name, a Tensor, a range or a pair; of the tensors of a layer or model, or of an iterator.
+fn add_ranges(params: &Bound<'_, PyParameters>, what: &Bound<'_, PyAny>, ranges: &mut Vec<Range<u32>>) -> PyResult<()> {
+    if let Some(range) = range_of(params, what)? {
+        ranges.push(range);
+        return Ok(());
+    }
+    let is_model = !(what.is_instance_of::<PyList>() || what.is_instance_of::<PyTuple>() || what.hasattr("dtype")?);
+    let tensors = match is_model {
+        true if what.hasattr("__next__")? => what.clone(),
+        true => what.py().import("burtorch._module")?.call_method1("tensors_of", (what,))?,
+        false => return Err(unknown(what)),
+    };
+    let before = ranges.len();
+    for tensor in tensors.try_iter()? {
+        let tensor = tensor?;
+        ranges.push(range_of(params, &tensor)?.ok_or_else(|| unknown(&tensor))?);
+    }
+    if ranges.len() == before { Err(unknown(what)) } else { Ok(()) }
 }
 
 /// The parameters of a prepared set, of sorted indices, or of a mask, if the argument is one.
@@ -145,7 +168,7 @@ pub fn numbers_of(params: &Bound<'_, PyParameters>, what: &Bound<'_, PyAny>) -> 
 
 fn unknown(what: &Bound<'_, PyAny>) -> PyErr {
     PyTypeError::new_err(format!(
-        "wanted must be names, Tensors, ranges, pairs (start, stop), sorted indices, a mask of bools, or a Subset, found {}",
+        "wanted must be names, Tensors, layers, ranges, pairs (start, stop), sorted indices, a mask of bools, or a Subset, found {}",
         type_name(what)
     ))
 }
@@ -205,7 +228,7 @@ impl PyParameters {
     /// Prepare a set of parameters for partial gradients.
     ///
     /// Args:
-    ///     wanted: the name of a tensor, a Tensor, a `range`, a pair (start, stop), or a list of these; ascending indices
+    ///     wanted: the name of a tensor, a Tensor, a layer or model, a `range`, a pair (start, stop), or a list of these; ascending indices
     ///         into the flat arrays (a list or an integer array); or a mask with one bool per parameter.
     ///
     /// The set may be empty. Costs a pass over the argument. Raises KeyError, IndexError, ValueError or TypeError for other
