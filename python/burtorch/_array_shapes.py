@@ -8,7 +8,7 @@ import operator
 import numpy
 
 from burtorch import _core
-from burtorch._array_base import array, axes_of, axis_of, operand, part, public
+from burtorch._array_base import array, axes_of, axis_of, is_array, operand, part, public
 from burtorch._core import Array
 
 TYPE_CHECKING = False  # as in the package
@@ -224,6 +224,120 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
             raise ValueError("when axis=None, indices must have a single dimension")
         arr, axis = array(arr).ravel(), 0
     return _core.array_take_along_axis(arr, indices, axis)
+
+
+def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
+    """The sums of the elements along the first axes with equal ids, as ``jax.ops.segment_sum``.
+
+    Args:
+        data: an array.
+        segment_ids: integers of at least 0, with the shape of the first axes of ``data``, in any order.
+        num_segments: how many sums; by default the largest id and one, if the ids are known.
+
+    Raises:
+        IndexError: an id is not below ``num_segments``.
+
+    Example:
+        >>> import numpy as np
+        >>> import burtorch as bt
+        >>> messages, to = np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2])
+        >>> bt.segment_sum(messages, to, 4)
+        array([2., 0., 5., 0.])
+        >>> bt.grad(lambda m: (bt.segment_sum(m, to, 4) ** 2).sum())(messages)
+        array([10.,  4., 10.])
+    """
+    data, ids = operand(data), operand(segment_ids)
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"segment_ids must be integers, found {ids.dtype}")
+    if ids.shape != data.shape[: ids.ndim]:
+        raise ValueError(f"segment_ids must have the shape of the first axes of {data.shape}, found {ids.shape}")
+    if num_segments is None:
+        if isinstance(ids, Array):
+            raise TypeError("segment_sum() needs num_segments, because a shape does not depend on an Array of ids")
+        num_segments = int(ids.max()) + 1 if ids.size else 0
+    sums = numpy.zeros((operator.index(num_segments), *data.shape[ids.ndim :]))
+
+    def summed(data: Any, ids: Any) -> Any:
+        return _core.array_scatter_add(sums, ids, data)
+
+    is_traced = isinstance(data, Array) or isinstance(ids, Array)
+    return summed(data, ids) if is_traced else _core.array_evaluated(summed, data, ids)
+
+
+class At:
+    """``x.at``: copies of an Array with other numbers at some places, with the names of JAX.
+
+    ``x.at[index].set(y)`` has the numbers of ``y`` there; ``add``, ``subtract``, ``multiply``, ``divide``, ``min`` and
+    ``max`` combine both, and ``get()`` is ``x[index]``. The index is any of ``x[index]``. Where one place is named
+    several times, ``add`` and ``subtract`` add all numbers; the others need different places.
+
+    Example:
+        >>> import numpy as np
+        >>> import burtorch as bt
+        >>> bt.function(lambda x: x.at[1:].add(10.0))(np.array([1.0, 2.0, 3.0]))
+        array([ 1., 12., 13.])
+    """
+
+    __slots__ = ("_x",)
+
+    def __init__(self, x: Array) -> None:
+        self._x = x
+
+    def __getitem__(self, index: Any) -> Place:
+        return Place(self._x, index)
+
+
+class Place:
+    """``x.at[index]``."""
+
+    __slots__ = ("_index", "_places", "_x")
+
+    def __init__(self, x: Array, index: Any) -> None:
+        numbers: Any = numpy.arange(x.size).reshape(x.shape)
+        if is_array(index):
+            numbers = _core.array_of(numbers, *([x] if isinstance(x, Array) else ()))
+        self._x, self._index, self._places = x, index, numbers[index]
+
+    def get(self) -> Any:
+        """The elements there."""
+        return self._x[self._index]
+
+    def add(self, values: Any) -> Any:
+        """With these numbers, broadcast to the shape of the places, added there."""
+        return self._scattered(self._x, values)
+
+    def subtract(self, values: Any) -> Any:
+        return self.add(-operand(values))
+
+    def set(self, values: Any) -> Any:
+        """With these numbers there."""
+        places = self._places
+        if not isinstance(places, Array):
+            if numpy.unique(places).size < numpy.size(places):
+                raise ValueError("several numbers for one place: only add() and subtract() take an index twice")
+            is_set = numpy.zeros(self._x.shape, bool)
+            is_set.reshape(-1)[places] = True
+        else:
+            is_set = self._scattered(numpy.zeros(self._x.shape), 1.0) > 0.0
+        return _core.array_where(is_set, self._scattered(numpy.zeros(self._x.shape), values), self._x)
+
+    def multiply(self, values: Any) -> Any:
+        return self.set(self.get() * operand(values))
+
+    def divide(self, values: Any) -> Any:
+        return self.set(self.get() / operand(values))
+
+    def min(self, values: Any) -> Any:
+        return self.set(numpy.minimum(self.get(), operand(values)))
+
+    def max(self, values: Any) -> Any:
+        return self.set(numpy.maximum(self.get(), operand(values)))
+
+    def _scattered(self, x: Any, values: Any) -> Any:
+        places = self._places if isinstance(self._places, Array) else numpy.asarray(self._places)
+        numbers = broadcast_to(_core.array_of(operand(values), self._x), places.shape).reshape(-1)
+        flat = places.reshape(-1)
+        return _core.array_scatter_add(x.reshape(-1), flat, numbers).reshape(x.shape)
 
 
 @public

@@ -10,7 +10,7 @@ import numpy
 from burtorch import _arrays, _core
 from burtorch._array_base import array, axes_of, axis_of, is_array, operand, part, public
 from burtorch._array_reductions import reduced
-from burtorch._array_shapes import concatenate, take
+from burtorch._array_shapes import concatenate, segment_sum, take
 from burtorch._numpy_more import where
 from burtorch._numpy_shapes import atleast_1d
 from burtorch._numpy_ufuncs import is_integer
@@ -363,6 +363,23 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
         raise ValueError(f"side must be 'left' or 'right', found {side!r}")
     a = array(a) if sorter is None else take(a, sorter)
     return _core.array_search(a, _core.array_of(operand(v), a), side == "right")
+
+
+@public
+def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """With weights, the sums of those of equal numbers; the numbers must be known, because they determine the shape."""
+    x = array(x)
+    if is_array(x):
+        if weights is not None or x.dtype.kind not in "iub":
+            raise TypeError("its numbers must be known, because they determine the shape; use bt.segment_sum")
+        x = x.data
+    if weights is None:
+        return numpy.bincount(x, minlength=minlength)
+    if x.ndim != 1 or (x.size and x.min() < 0):
+        raise ValueError("x must be 1-dimensional, of numbers that are at least 0")
+    if array(weights).shape != x.shape:
+        raise ValueError("The weights and list don't have the same length.")
+    return segment_sum(array(weights) * 1.0, x.astype(int), builtins.max(int(x.max()) + 1 if x.size else 0, minlength))
 
 
 @public

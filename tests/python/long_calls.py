@@ -783,8 +783,8 @@ OF_ARRAYS = (
 LIKE_NUMPY = (
     "all any argmax argmin argsort attention broadcast_to clip concatenate cumprod cumsum diag diagonal dot einsum "
     "expand_dims flip hstack matmul maximum median minimum moveaxis norm outer percentile prod quantile ravel repeat "
-    "reshape roll sort split squeeze std sum swapaxes take take_along_axis tensordot tile transpose tril triu var "
-    "vstack "
+    "reshape roll segment_sum sort split squeeze std sum swapaxes take take_along_axis tensordot tile transpose tril triu "
+    "var vstack "
 ).split()
 # Names in the op table: functions, and methods of Values, Vectors and Arrays.
 OPS = {op["name"] for op in bt.system.ops() if op["arity"] != "nullary"} | {"elu", "leaky_relu"}

@@ -155,6 +155,8 @@ def kept_array(companion):
 
 
 HOLD = {
+    "At": [lambda c: kept_array(c).at],
+    "Place": [lambda c: kept_array(c).at[0]],
     "Array": [kept_array],
     "BoundFunction": [
         lambda c: traced(c).bind(np.ones(1)),

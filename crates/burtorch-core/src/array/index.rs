@@ -155,6 +155,17 @@ impl ArrayBuilder {
         })
     }
 
+    /// The floats of `x` with numbers added along the first axis at integer indices, whose axes those numbers have in its place:
+    /// all of them, in order, if indices are equal.
+    pub fn scatter_add(&mut self, x: ValueId, indices: ValueId, numbers: ValueId) -> Result<ValueId> {
+        self.whole(|b| {
+            let x = b.convert(x, Element::Float)?;
+            let numbers = b.convert(numbers, Element::Float)?;
+            let sum = b.reached(x)?;
+            b.push(ArrayOp::ScatterAdd { axis: 0, batch: 0 }, &[sum, indices, numbers])
+        })
+    }
+
     /// The elements along an axis at integer indices. The axes of the indices take its place.
     pub fn take(&mut self, x: ValueId, indices: ValueId, axis: isize) -> Result<ValueId> {
         self.check(x)?;

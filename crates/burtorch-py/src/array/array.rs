@@ -173,6 +173,12 @@ impl PyArray {
         numpy(py)?.call_method1("dtype", (self.dtype_name(),))
     }
 
+    /// x.at[index].set(y), add, subtract, multiply, divide, min, max: this array with other numbers at these places.
+    #[getter]
+    fn at<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("burtorch._array_shapes")?.getattr("At")?.call1((slf,))
+    }
+
     /// The array with its axes in reverse order.
     #[getter]
     #[allow(non_snake_case)]
