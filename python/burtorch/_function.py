@@ -35,12 +35,16 @@ def of_instance(self: Function, instance: object) -> Function:
     if not isinstance(method, FunctionType):
         return self
     own = getattr(instance, "__dict__", None)
-    if not isinstance(own, dict):
+    if own is None:
         raise TypeError(f"a traced method needs an instance with a __dict__, found {instance!r:.60}")
     name = f"_traced {method.__qualname__}"
     found = own.get(name)
     if not found or found[0] is not self or found[1].__wrapped__.__self__ is not instance:
-        found = own[name] = Kept((self, function_like(self, MethodType(method, instance))))
+        found = Kept((self, function_like(self, MethodType(method, instance))))
+        if isinstance(own, dict):
+            own[name] = found
+        else:
+            setattr(instance, name, found)  # of a class
     function: Function = found[1]
     return function
 

@@ -12,6 +12,7 @@ use super::append::{append_all, append_of};
 use super::arguments::Given;
 use super::array::PyArray;
 use super::methods::{Over, all_of, of, of_two};
+use super::of_graph::without_rows;
 use super::run::{AnyRunner, Read};
 use super::trace::{Active, Source, current};
 use crate::convert::arrays::Kind;
@@ -169,6 +170,7 @@ pub fn array_stack<'py>(arrays: Vec<Any<'py>>, axis: isize) -> Made<'py> {
 /// `yes` where the mask is true, else `no`.
 #[pyfunction]
 pub fn array_where<'py>(mask: Any<'py>, yes: Any<'py>, no: Any<'py>) -> Made<'py> {
+    let [mask, yes, no] = [without_rows(&mask)?, without_rows(&yes)?, without_rows(&no)?];
     let made = append_of(mask.py(), [&mask, &yes, &no], |b, [mask, yes, no]| b.where_(mask, yes, no))?;
     made.ok_or_else(|| not_of_arrays("where"))
 }
@@ -195,6 +197,18 @@ fn array_tensordot<'py>(x: Any<'py>, y: Any<'py>, axes_x: Vec<isize>, axes_y: Ve
 #[pyfunction]
 fn array_take_along_axis<'py>(x: Any<'py>, indices: Any<'py>, axis: isize) -> Made<'py> {
     of_two(&x, &indices, |b, x, indices| b.take_along_axis(x, indices, axis))
+}
+
+/// Numbers added along the first axis at integer indices.
+#[pyfunction]
+fn array_scatter_add<'py>(x: Any<'py>, indices: Any<'py>, numbers: Any<'py>) -> Made<'py> {
+    all_of(&[x, indices, numbers], |b, of| match *of {
+        [x, indices, numbers] => {
+            let indices = b.from_zero(indices)?;
+            b.scatter_add(x, indices, numbers)
+        }
+        _ => Err(burtorch_core::Error::EmptyReduction { op: "scatter_add" }),
+    })
 }
 
 /// The elements along an axis in ascending order, or the indices that sort them.
@@ -286,7 +300,7 @@ fn array_attention<'py>(q: Any<'py>, k: Any<'py>, v: Any<'py>, mask: Option<Any<
 #[pyfunction]
 #[pyo3(signature = (name, *operands))]
 fn array_linalg<'py>(name: &str, operands: &Bound<'py, PyTuple>) -> PyResult<Vec<Bound<'py, PyArray>>> {
-    let operands: Vec<_> = operands.iter().collect();
+    let operands = operands.iter().map(|x| without_rows(&x)).collect::<PyResult<Vec<_>>>()?;
     let made = append_all(
         operands.first().map_or_else(|| Err(not_of_arrays(name)), |x| Ok(x.py()))?,
         &operands,
@@ -406,6 +420,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(array_dot, m)?)?;
     m.add_function(wrap_pyfunction!(array_tensordot, m)?)?;
     m.add_function(wrap_pyfunction!(array_take_along_axis, m)?)?;
+    m.add_function(wrap_pyfunction!(array_scatter_add, m)?)?;
     m.add_function(wrap_pyfunction!(array_search, m)?)?;
     m.add_function(wrap_pyfunction!(array_sort, m)?)?;
     m.add_function(wrap_pyfunction!(array_quantiles, m)?)?;

@@ -11,6 +11,7 @@ use pyo3::types::{PyAny, PyTuple};
 use super::append::{append, append_of};
 use super::array::PyArray;
 use super::index;
+use super::of_graph::without_rows;
 use super::operands::refuse_values;
 use super::operators::unary;
 use crate::convert::buffer::type_name;
@@ -50,6 +51,7 @@ pub fn of<'py>(
     x: &Bound<'py, PyAny>,
     build: impl FnOnce(&mut ArrayBuilder, ValueId) -> burtorch_core::Result<ValueId>,
 ) -> PyResult<Bound<'py, PyArray>> {
+    let x = &without_rows(x)?;
     need(append_of(x.py(), [x], |b, [x]| build(b, x))?, std::slice::from_ref(x))
 }
 
@@ -59,6 +61,7 @@ pub fn of_two<'py>(
     y: &Bound<'py, PyAny>,
     build: impl FnOnce(&mut ArrayBuilder, ValueId, ValueId) -> burtorch_core::Result<ValueId>,
 ) -> PyResult<Bound<'py, PyArray>> {
+    let (x, y) = (&without_rows(x)?, &without_rows(y)?);
     need(append_of(x.py(), [x, y], |b, [x, y]| build(b, x, y))?, &[x.clone(), y.clone()])
 }
 
@@ -67,6 +70,7 @@ pub fn all_of<'py>(
     operands: &[Bound<'py, PyAny>],
     build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<ValueId>,
 ) -> PyResult<Bound<'py, PyArray>> {
+    let operands = &operands.iter().map(without_rows).collect::<PyResult<Vec<_>>>()?[..];
     let Some(first) = operands.first() else { return Err(PyValueError::new_err("need at least one array")) };
     need(append(first.py(), operands, build)?, operands)
 }

@@ -14,7 +14,7 @@ use super::guard;
 use super::lifted::{is_of_values, lifted};
 use super::methods::of;
 use super::numpy::NO_NUMBERS;
-use super::operands::{Operand, refuse_values};
+use super::operands::{Operand, listed, refuse_values};
 use super::trace::{self, Eager};
 use crate::convert::arrays::{Array, Kind, copied, of_integers};
 use crate::convert::buffer::type_name;
@@ -287,6 +287,21 @@ fn holds_arrays(data: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Whether an object is a list or tuple that contains such, at any depth.
 pub fn of_lists(data: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(is_list(data) && holds_arrays(data)?)
+}
+
+/// A list or tuple as an array, or as an Array if it contains some; other objects unchanged. For functions, as lists take no operators.
+pub fn without_rows<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if of_lists(x)? { stacked(x) } else { listed(x) }
+}
+
+/// A list or tuple that begins with an Array, or, if it has rows, with any number that has a gradient: as one Array.
+pub fn with_rows<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if !is_list(x) {
+        return Ok(None);
+    }
+    let Some(first) = x.try_iter()?.next().transpose()? else { return Ok(None) };
+    let has_rows = is_array(&first) || is_list(&first) && holds_arrays(x)?;
+    if has_rows { without_rows(x).map(Some) } else { Ok(None) }
 }
 
 /// A nested list that contains Arrays as one Array, with their gradients.

@@ -1,8 +1,8 @@
 //! `w[k]` of a `Tensor`: a Value on the current graph, or a smaller Tensor.
 
-use pyo3::exceptions::{PyAttributeError, PyIndexError};
+use pyo3::exceptions::{PyAttributeError, PyIndexError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PySlice, PyTuple};
+use pyo3::types::{PyBool, PySlice, PyTuple};
 
 use super::vector::{self, PyVector};
 use crate::array::array::PyArray;
@@ -16,11 +16,13 @@ use crate::params::PyTensor;
 /// Whether indices choose numbers that lie in sequence: integers, then one slice, then all of the other axes.
 fn is_of_rows(places: &Bound<'_, PyTuple>) -> PyResult<bool> {
     let is_slice = |place: &Bound<'_, PyAny>| place.is_instance_of::<PySlice>();
-    let mut after = places.iter().skip_while(|place| !is_slice(place) && place.extract::<isize>().is_ok());
+    let is_number = |place: &Bound<'_, PyAny>| !is_slice(place) && !place.is_instance_of::<PyBool>();
+    let mut after = places.iter().skip_while(|place| is_number(place) && place.extract::<isize>().is_ok());
     let all = PySlice::full(places.py());
     let (first, mut rest) = (after.next(), after);
+    let is_all = |place: &Bound<'_, PyAny>| Ok::<_, PyErr>(is_slice(place) && place.eq(&all)?);
     Ok(first.is_none_or(|place| is_slice(&place))
-        && rest.try_fold(true, |so_far, place| Ok::<_, PyErr>(so_far && place.eq(&all)?))?)
+        && rest.try_fold(true, |so_far, place| Ok::<_, PyErr>(so_far && is_all(&place)?))?)
 }
 
 /// A Tensor as an Array of the current graph, with its shape. A trace with Values is repeated with Arrays.
@@ -125,7 +127,11 @@ impl PyTensor {
                 None => as_array(slf)?.get_item(index),
             };
         }
-        let Some(k) = if_any(py, index.extract::<isize>())? else { return as_array(slf)?.get_item(index) };
+        let whole = index.extract::<isize>().and_then(|k| match index.is_instance_of::<PyBool>() {
+            true => Err(PyTypeError::new_err("a bool is no number of a row")),
+            false => Ok(k),
+        });
+        let Some(k) = if_any(py, whole)? else { return as_array(slf)?.get_item(index) };
         let place = usize::try_from(if k < 0 { k + n as isize } else { k }).ok();
         let Some(tensor) = place.and_then(|k| this.tensor().index(k)) else {
             return Err(PyIndexError::new_err(format!("index {k} of a Tensor with {n} rows")));

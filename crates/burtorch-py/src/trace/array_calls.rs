@@ -220,12 +220,13 @@ pub fn call<'py>(call: &Call<'py>) -> PyResult<Bound<'py, PyAny>> {
                 home = recorded::home_for(call, &arguments.given, path)?;
                 path.results(py)
             })?;
-            match home.map(|home| recorded::with_arrays(call, &home)).transpose()?.flatten() {
-                Some(again) => call_body(&again),
+            match home {
+                Some(home) => recorded::again(call, &home, found),
                 None => Ok(found),
             }
         }
-        None => call_body(call),
+        None if is_transform => call_body(call),
+        None => recorded::call_body_with_arrays(call),
     }
 }
 

@@ -15,6 +15,7 @@ use super::object::Call;
 use super::program::PyProgram;
 use super::pytree::Others;
 use super::record::{Traced, record, record_path};
+use super::recorded::call_body_with_arrays;
 use super::search::Search;
 use super::state::{FunctionState, Needs, Options, Path, Stats, Variant};
 use super::{array_calls, audit, inline, keywords, primitive, states};
@@ -333,7 +334,7 @@ pub fn call<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
                 return Ok(results);
             }
             // The body itself appends to the graph of its arguments.
-            return call_body(&call);
+            return call_body_with_arrays(&call);
         }
     };
     let (values, results) = with_path(&call, &arguments, |path| (path.values(), path.results.copy(py)))?;

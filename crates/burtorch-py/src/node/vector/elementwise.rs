@@ -12,8 +12,8 @@ use super::arguments::{Operand, all_nodes, all_runs, appended, common_owner, n_s
 use super::plain::or_plain;
 use super::{PyVector, finish, functions, numpy};
 use crate::array::array::PyArray;
-use crate::array::functions::{any_array, of_op};
-use crate::array::operands::listed;
+use crate::array::functions::{any_array, array_of, of_op};
+use crate::array::of_graph::without_rows;
 use crate::convert::buffer::type_name;
 use crate::convert::entry::attached;
 use crate::convert::errors::{IntoPython, if_any, to_python};
@@ -22,7 +22,7 @@ use crate::convert::refusals::{is_tracing, needs_arrays};
 use crate::convert::signals::text_of;
 use crate::graph::interruptible;
 use crate::node::parameter::{PyParameter, value_of};
-use crate::node::tensor_items::{is_of_arrays, shaped};
+use crate::node::tensor_items::is_of_arrays;
 use crate::node::value::is_value;
 use crate::params::PyTensor;
 
@@ -246,6 +246,15 @@ pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut 
     }
 }
 
+/// A Vector or Tensor as an Array; other objects unchanged.
+fn with_one_axis<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match is_many(x) {
+        true if is_tracing() => Err(needs_arrays(x.py(), "a reduction with axis=")),
+        true => array_of(x.clone(), &PyTuple::empty(x.py())).map(Bound::into_any),
+        false => Ok(x.clone()),
+    }
+}
+
 /// The call of a reduction of one Array or array of numbers with `axis` or `keepdims` among its keywords; `None` for other calls.
 ///
 /// # Safety
@@ -272,7 +281,7 @@ pub unsafe fn with_axis(
         }
         let with_axis = given.iter().any(|(name, _)| name == "axis" || name == "keepdims");
         let x = match with_axis && !any_array(std::slice::from_ref(&x)) {
-            true => match shaped(&x).and_then(|x| listed(&x)) {
+            true => match with_one_axis(&x).and_then(|x| without_rows(&x)) {
                 Ok(x) => x,
                 Err(error) => return Some(finish(Err(error))),
             },

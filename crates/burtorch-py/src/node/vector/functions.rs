@@ -13,6 +13,7 @@ use super::joined;
 use super::plain::{are_plain, or_plain};
 use super::{PyVector, finish, numpy, wrap, wrap_pending};
 use crate::array::functions::{self, any_array, of_op};
+use crate::array::of_graph::with_rows;
 use crate::array::operands::listed;
 use crate::convert::buffer::type_name;
 use crate::convert::entry::attached;
@@ -212,6 +213,10 @@ pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject, evaluate: bool) 
     attached(|py| {
         // SAFETY: as above.
         let x = unsafe { Bound::from_borrowed_ptr(py, x) };
+        let x = match with_rows(&x) {
+            Ok(rows) => rows.unwrap_or(x),
+            Err(error) => return finish(Err(error)),
+        };
         if any_array(std::slice::from_ref(&x)) {
             return finish(of_op(op, &[x]));
         }
@@ -264,7 +269,10 @@ fn with_axes<'py>(
     all: &[Bound<'py, PyAny>],
     function: impl FnOnce(&[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let all = all.iter().map(listed).collect::<PyResult<Vec<_>>>()?;
+    let all = all.iter().map(|x| Ok(with_rows(x)?.map_or_else(|| listed(x), Ok)?)).collect::<PyResult<Vec<_>>>()?;
+    if any_array(&all) {
+        return function(&all).map(Some);
+    }
     let have_axes = all.iter().any(|x| numpy::n_dims(x) > 1) && are_plain(all.iter().cloned(), 0)?;
     if have_axes { functions::evaluated(all[0].py(), &all, function) } else { Ok(None) }
 }
@@ -394,7 +402,11 @@ fn log_softmax<'py>(x: &Bound<'py, PyAny>, axis: Option<isize>) -> PyResult<Boun
 /// For an Array, or an array of numbers with axes: along the last axis by default.
 fn softmax_along<'py>(op: Op, x: &Bound<'py, PyAny>, axis: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
     let along = axis.unwrap_or(-1);
-    let x = &if any_array(std::slice::from_ref(x)) { x.clone() } else { listed(&shaped(x)?)? };
+    let x = &match with_rows(x)? {
+        Some(x) => x,
+        None if any_array(std::slice::from_ref(x)) => x.clone(),
+        None => listed(&shaped(x)?)?,
+    };
     if any_array(std::slice::from_ref(x)) {
         return functions::softmax(op, x, along);
     }

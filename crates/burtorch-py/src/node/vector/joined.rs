@@ -5,9 +5,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use super::arguments::{Operand, all_runs, atomically, common_owner};
+use super::elementwise::is_many;
 use super::plain::{are_plain, or_plain};
 use super::{PyVector, numpy};
+use crate::array::array::PyArray;
 use crate::array::functions::{self, any_array};
+use crate::convert::refusals::{is_tracing, needs_arrays};
+use crate::node::tensor_items::shaped;
 
 /// Join Vectors, Values and numbers without copying: concat(x, y) or concat([x, y]).
 ///
@@ -34,11 +38,14 @@ use crate::array::functions::{self, any_array};
 pub fn concat<'py>(parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let py = parts.py();
     let all = elements(parts)?;
+    let all = all.iter().map(shaped).collect::<PyResult<Vec<_>>>()?;
     if any_array(&all) {
         return functions::array_concatenate(all, 0).map(Bound::into_any);
     }
-    if all.iter().any(|x| numpy::n_dims(x) > 1) && are_plain(all.iter().cloned(), 0)? {
-        return py.import("numpy")?.call_method1("concatenate", (all,));
+    if !all.is_empty() && are_plain(all.iter().cloned(), 0)? {
+        let numpy = py.import("numpy")?;
+        let parts = all.iter().map(|x| numpy.call_method1("atleast_1d", (x,))).collect::<PyResult<Vec<_>>>()?;
+        return numpy.call_method1("concatenate", (parts,));
     }
     or_plain(py, &parts.iter().collect::<Vec<_>>(), false, |x| join(py, &operands_of(x)?))
 }
@@ -71,13 +78,14 @@ fn join<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Bound<'py, PyAny
 /// Args:
 ///     values: Values and real numbers (which become constants), or one sequence of them. For plain numbers, an array; for
 ///         plain arrays, the result of numpy.stack.
+///     axis: for arrays, where their new axis is.
 ///
 /// Returns:
-///     A Vector of these nodes. Linear in their number.
+///     A Vector of these nodes. Linear in their number. Of Vectors, Tensors, lists and Arrays, an Array of their rows.
 ///
 /// Raises:
-///     TypeError: one of them is a Vector (a Vector has one dimension: use concat()) or has another type, or none
-///         is a Value.
+///     TypeError: one of them has another type.
+///     ValueError: rows of several lengths.
 ///     GraphMismatchError: they belong to different graphs.
 ///
 /// Example:
@@ -92,27 +100,26 @@ fn join<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Bound<'py, PyAny
 pub fn stack<'py>(values: &Bound<'py, PyTuple>, axis: isize) -> PyResult<Bound<'py, PyAny>> {
     let py = values.py();
     let mut values = elements(values)?;
-    if any_array(&values) {
-        return functions::array_stack(values, axis).map(Bound::into_any);
-    }
     if let [one] = &values[..]
-        && numpy::is_array(one)
+        && (numpy::is_array(one) || one.is_instance_of::<PyArray>())
     {
         values = one.try_iter()?.collect::<PyResult<_>>()?;
     }
-    let are_rows =
-        |x: &Bound<'_, PyAny>| numpy::is_array(x) || x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>();
-    if values.iter().any(are_rows) && are_plain(values.iter().cloned(), 0)? {
-        return py.import("numpy")?.call_method1("stack", (values, axis));
+    if any_array(&values) {
+        return functions::array_stack(values, axis).map(Bound::into_any);
+    }
+    let are_rows = |x: &Bound<'_, PyAny>| {
+        numpy::is_array(x) || is_many(x) || x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>()
+    };
+    if values.iter().any(are_rows) {
+        return match are_plain(values.iter().cloned(), 0)? {
+            true => py.import("numpy")?.call_method1("stack", (values, axis)),
+            false if is_tracing() => Err(needs_arrays(py, "stack() of Vectors")),
+            false => functions::array_stack(values, axis).map(Bound::into_any),
+        };
     }
     if axis != 0 {
         return Err(PyTypeError::new_err("stack() takes axis= for arrays only"));
     }
-    or_plain(py, &values, false, |x| {
-        let operands = operands_of(x)?;
-        if operands.iter().any(|operand| matches!(operand, Operand::Vector(_) | Operand::Tensor(_))) {
-            return Err(PyTypeError::new_err("stack() joins Values and numbers; join Vectors with concat()"));
-        }
-        join(py, &operands)
-    })
+    or_plain(py, &values, false, |x| join(py, &operands_of(x)?))
 }

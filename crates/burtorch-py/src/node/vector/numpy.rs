@@ -13,6 +13,7 @@ use crate::array::of_graph::{of_lists, stacked};
 use crate::array::operands::listed;
 use crate::convert::buffer::type_name;
 use crate::convert::entry::entered;
+use crate::convert::errors::if_any;
 use crate::convert::numbers::{has_dtype, number_of};
 use crate::convert::refusals::{is_tracing, needs_arrays};
 use crate::convert::signals::quietly;
@@ -116,7 +117,18 @@ pub fn ufunc<'py>(
     let result = if method == "__call__" && is_comparison(&name) {
         compared(&function, &name, &inputs)
     } else {
-        by_name(py, &name, &method, &inputs)
+        match by_name(py, &name, &method, &inputs) {
+            // A function that only Arrays have.
+            Err(error)
+                if error.is_instance_of::<PyTypeError>(py)
+                    && !is_tracing()
+                    && inputs.iter().any(|x| x.is_instance_of::<PyTensor>()) =>
+            {
+                let of_arrays = py.import("burtorch._numpy")?.getattr("ufunc_of_parameters")?;
+                return if_any(py, of_arrays.call(arguments, keywords))?.ok_or(error);
+            }
+            found => found,
+        }
     }?;
     match out {
         Some(out) => {
