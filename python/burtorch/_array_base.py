@@ -56,10 +56,24 @@ def public(f: Callable[P, R]) -> Callable[P, R]:
             return f(*operands, **keywords)
         if not f.__code__.co_flags & inspect.CO_VARKEYWORDS:
             check_names(f, keywords)
-        found: R = getattr(numpy, f.__name__)(*operands, **keywords)
-        return found
+        return of_numbers(f.__name__, *operands, **keywords)  # type: ignore[no-any-return]
 
     return of_any
+
+
+def of_numbers(name: str, *operands: Any, **keywords: Any) -> Any:
+    """The function of this name of NumPy, with errors that name the operands instead of NumPy's parts."""
+    try:
+        return getattr(numpy, name)(*operands, **keywords)
+    except (TypeError, AttributeError) as error:
+        text, found = str(error), type(operands[0]).__name__ if operands else "nothing"
+        if "dispatcher for __array_function__" in text:
+            raise TypeError(f"{name}() takes a sequence of arrays, found {found}") from None
+        if operands and isinstance(operands[0], (str, bytes)):
+            raise TypeError(f"{name}() takes an Array, numbers or an array of numbers, found {found}") from None
+        if has_value(operands) and "burtorch.Value" in text:
+            raise TypeError(f"{name}() does not take lists of Values; {INSTEAD_OF_VECTORS}") from None
+        raise
 
 
 def check_names(f: Callable[..., Any], keywords: Iterable[str]) -> None:

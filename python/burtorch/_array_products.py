@@ -112,13 +112,18 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 @evaluated(1)
 def layer_norm(x: Any, axis: Any = -1, epsilon: float = 1e-5) -> Any:
-    """``(x - mean) / sqrt(variance + epsilon)`` over axes. It has no weights: multiply the result by them."""
+    """``(x - mean) / sqrt(variance + epsilon)`` over axes. It has no weights: multiply the result by them.
+
+    A negative epsilon is a ValueError.
+    """
     axes = axis if isinstance(axis, tuple) else () if axis is None else (axis,)
     if not all(isinstance(one, (int, numpy.integer)) for one in axes):
         raise TypeError(
             f"layer_norm() takes an axis, or a tuple of them, and epsilon, found {type(axis).__name__}; weights are "
             "factors and terms of its result"
         )
+    if not epsilon >= 0.0:
+        raise ValueError(f"epsilon must be at least 0, found {epsilon}")
     return _core.array_norm(x, axis, epsilon, True)
 
 

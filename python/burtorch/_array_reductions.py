@@ -8,7 +8,7 @@ import functools
 import numpy
 
 from burtorch import _core
-from burtorch._array_base import array, check_names, has_value, is_array
+from burtorch._array_base import array, check_names, has_value, is_array, of_numbers
 from burtorch._array_shapes import broadcast_to
 
 TYPE_CHECKING = False  # as in the package
@@ -31,10 +31,19 @@ TYPED = {"sum", "prod", "mean", "cumsum", "cumprod"}
 """Reductions whose second argument, after the axis, is a dtype."""
 
 
+OF_VALUES: dict[str, Callable[[Any], Any]] = {
+    "sum": _core.reduce_sum,
+    "prod": _core.reduce_mul,
+    "var": _core.variance_biased,
+    "std": lambda x: _core.sqrt(_core.variance_biased(x)),
+}
+"""The reductions of lists of Values and of Vectors to a Value."""
+
+
 def reduction(f: Callable[P, R]) -> Callable[P, R]:
     """A function that is a method of arrays, with the signature and documentation of ``f``, which is never called."""
     name = f.__name__
-    of_values: Any = {"sum": _core.reduce_sum, "prod": _core.reduce_mul}.get(name)
+    of_values = OF_VALUES.get(name)
 
     @functools.wraps(f)
     def method(*operands: P.args, **keywords: P.kwargs) -> R:
@@ -50,7 +59,7 @@ def reduction(f: Callable[P, R]) -> Callable[P, R]:
         elif of_values is not None and len(operands) == 1 and not keywords and has_value(operands):
             found = of_values(operands[0])
         else:
-            found = getattr(numpy, name)(*operands, **keywords)
+            found = of_numbers(name, *operands, **keywords)
         return found
 
     return of_any

@@ -38,7 +38,7 @@ def parallel(
         The results of the calls, in the order of the items. Values and Vectors belong to the graph.
 
     Raises:
-        TypeError: ``graph`` is not a Graph.
+        TypeError: ``fn`` is not callable, ``graph`` is not a Graph, or ``threads`` is not an int.
         ValueError: ``threads`` is below 1.
         BusyError: the graph has open branches already.
         Exception: that of the first failed call, by item order; nothing is appended then.
@@ -55,11 +55,15 @@ def parallel(
         >>> x.grad
         36.0
     """
+    if not callable(fn):
+        raise TypeError(f"fn must be callable, found {type(fn).__name__}")
     items = list(items)
     graph = current_graph() if graph is None else graph
     threads = _cores() if threads is None else threads
     if not isinstance(graph, Graph):
         raise TypeError(f"graph must be a Graph, found {type(graph).__name__}")
+    if not isinstance(threads, int):
+        raise TypeError(f"threads must be an int, found {type(threads).__name__}")
     if threads < 1:
         raise ValueError(f"threads must be at least 1, found {threads}")
     if not items:

@@ -24,6 +24,7 @@ def where(cond: Any, a: Any, b: Any) -> Any:
         copied; a number becomes a constant. For plain numbers and arrays, a number or an array.
 
     Raises:
+        TypeError: ``cond`` is text, a dict or a set.
         ValueError: two of ``cond``, ``a`` and ``b`` have different lengths.
 
     Linear in the length.
@@ -36,6 +37,9 @@ def where(cond: Any, a: Any, b: Any) -> Any:
         >>> y.data, x.grad
         (9.0, 6.0)
     """
+    if isinstance(cond, (str, bytes, dict, set, frozenset)):
+        found = type(cond).__name__
+        raise TypeError(f"where() takes a bool, a number, a Value or an array of them as its condition, found {found}")
     if any(isinstance(x, Array) for x in (cond, a, b)):
         return array_where(cond, a, b)
     if not _has_graph(a) and not _has_graph(b):
@@ -83,7 +87,7 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
 
     Args:
         x: a Value or a Vector; or a number or an array, with a result of the same kind.
-        low: a number or a Value, or None for no bound.
+        low: a number, a Value or an array of numbers, or None for no bound.
         high: likewise, not below ``low``. At least one bound is required.
 
     Returns:
@@ -107,13 +111,28 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
     bounds = [bound for bound in (low, high) if bound is not None]
     if not bounds:
         raise TypeError("clamp() needs a bound: clamp(x, low, high), clamp(x, low=0.0) or clamp(x, high=1.0)")
-    if any(not isinstance(bound, (Value, Array)) and bound != bound for bound in bounds):
+    known = [_known(bound) for bound in bounds if not isinstance(bound, (Value, Vector, Array, Tensor))]
+    if any(_holds(bound != bound) for bound in known):
         raise ValueError("the bounds of clamp() must not be NaN")
-    if len(bounds) == 2 and not any(isinstance(bound, (Value, Array)) for bound in bounds) and low > high:
+    if len(known) == 2 and _holds(known[0] > known[1]):
         raise ValueError(f"clamp() expects low <= high, found {low} and {high}")
     if low is not None:
         x = _max(x, low)
     return x if high is None else _min(x, high)
+
+
+def _known(bound: Any) -> Any:
+    """A bound without a gradient, a list as an array."""
+    if not isinstance(bound, (list, tuple)) or _has_graph(bound):
+        return bound
+    import numpy
+
+    return numpy.asarray(bound)
+
+
+def _holds(condition: Any) -> bool:
+    """Whether a condition holds for an element."""
+    return bool(condition.any() if hasattr(condition, "any") else condition)
 
 
 def _has_graph(x: Any) -> bool:

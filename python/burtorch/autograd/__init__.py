@@ -28,7 +28,7 @@ from burtorch._core import Array
 
 TYPE_CHECKING = False  # as in the package
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 __all__ = [
@@ -137,7 +137,15 @@ def _with(arguments: tuple[Any, ...], argnum: Any, x: Any) -> tuple[Any, ...]:
     return tuple(given)
 
 
-def _chosen(arguments: tuple[Any, ...], argnum: Any) -> Any:
+def _check_callable(name: str, fun: object) -> None:
+    if not callable(fun):
+        raise TypeError(f"{name}() expects a function, found {type(fun).__name__}")
+
+
+def _chosen(arguments: Sequence[Any], argnum: Any) -> Any:
+    for place in argnum if isinstance(argnum, (tuple, list)) else (argnum,):
+        if not -len(arguments) <= place < len(arguments):
+            raise TypeError(f"argnum {place} needs an argument of this index, found {len(arguments)} arguments")
     if isinstance(argnum, (tuple, list)):
         return tuple(arguments[place] for place in argnum)
     return arguments[argnum]
@@ -148,6 +156,8 @@ def _of_argument(transform: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(transform)
     def made(fun: Callable[..., Any], argnum: Any = 0) -> Callable[..., Any]:
+        _check_callable(transform.__name__, fun)
+
         def derivative(*arguments: Any, **keywords: Any) -> Any:
             def body(x: Any) -> Any:
                 return fun(*_with(arguments, argnum, x), **keywords)
@@ -227,12 +237,13 @@ def grad_and_aux(fun: Callable[..., Any], x: Any) -> Any:
 
 def deriv(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     """A function that returns the derivative with respect to a number."""
+    _check_callable("deriv", fun)
 
     def derivative(*arguments: Any, **keywords: Any) -> Any:
         def along(x: Any) -> Any:
             return bt.jvp(lambda x: fun(*_with(arguments, argnum, x), **keywords), (x,), (_ones(x),))[1]
 
-        return _run(along, arguments[argnum])
+        return _run(along, _chosen(arguments, argnum))
 
     return derivative
 
@@ -243,6 +254,7 @@ def _ones(x: Any) -> Any:
 
 def grad_named(fun: Callable[..., Any], argname: str) -> Callable[..., Any]:
     """The gradient with respect to the argument ``argname``."""
+    _check_callable("grad_named", fun)
     import inspect
 
     derivative: Callable[..., Any] = grad(fun, list(inspect.signature(fun).parameters).index(argname))
@@ -251,6 +263,7 @@ def grad_named(fun: Callable[..., Any], argname: str) -> Callable[..., Any]:
 
 def multigrad_dict(fun: Callable[..., Any]) -> Callable[..., Any]:
     """The gradients with respect to all arguments, as a dict by name."""
+    _check_callable("multigrad_dict", fun)
     import inspect
 
     signature = inspect.signature(fun)
@@ -265,6 +278,7 @@ def multigrad_dict(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 def hessian_tensor_product(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     """A function of the arguments and a tensor: the Hessian times the tensor."""
+    _check_callable("hessian_tensor_product", fun)
 
     def product(*arguments: Any, **keywords: Any) -> Any:
         *given, tensor = arguments
@@ -273,7 +287,7 @@ def hessian_tensor_product(fun: Callable[..., Any], argnum: int = 0) -> Callable
             gradient = bt.grad(lambda x: _number(fun(*_with(tuple(given), argnum, x), **keywords)))
             return bt.grad(lambda x: _sum(gradient(x) * tensor))(x)
 
-        return _run(times, given[argnum])
+        return _run(times, _chosen(given, argnum))
 
     return product
 
@@ -283,6 +297,7 @@ hessian_vector_product = hessian_tensor_product
 
 def tensor_jacobian_product(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     """A function of the arguments and a tensor of the shape of the result: the tensor times the Jacobian."""
+    _check_callable("tensor_jacobian_product", fun)
 
     def product(*arguments: Any, **keywords: Any) -> Any:
         *given, tensor = arguments
@@ -290,7 +305,7 @@ def tensor_jacobian_product(fun: Callable[..., Any], argnum: int = 0) -> Callabl
         def times(x: Any) -> Any:
             return bt.grad(lambda x: _sum(fun(*_with(tuple(given), argnum, x), **keywords) * tensor))(x)
 
-        return _run(times, given[argnum])
+        return _run(times, _chosen(given, argnum))
 
     return product
 
@@ -300,6 +315,7 @@ vector_jacobian_product = tensor_jacobian_product
 
 def make_vjp(fun: Callable[..., Any], argnum: Any = 0) -> Callable[..., Any]:
     """A function of the arguments that returns ``(vjp, value)``, where ``vjp(g)`` is g times the Jacobian."""
+    _check_callable("make_vjp", fun)
 
     def maker(*arguments: Any, **keywords: Any) -> Any:
         def body(x: Any) -> Any:
@@ -315,24 +331,27 @@ def make_vjp(fun: Callable[..., Any], argnum: Any = 0) -> Callable[..., Any]:
 
 def make_hvp(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     """A function of the arguments that returns ``(hvp, gradient)``, where ``hvp(v)`` is the Hessian times v."""
+    _check_callable("make_hvp", fun)
     maker: Callable[..., Any] = make_vjp(grad(fun, argnum), argnum)
     return maker
 
 
 def make_jvp(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     """A function of the arguments that returns ``jvp``, where ``jvp(v)`` is the value and its derivative along v."""
+    _check_callable("make_jvp", fun)
 
     def maker(*arguments: Any, **keywords: Any) -> Any:
         def body(x: Any) -> Any:
             return fun(*_with(arguments, argnum, x), **keywords)
 
-        return lambda v: _run(lambda x, v: bt.jvp(body, (x,), (v,)), arguments[argnum], v)
+        return lambda v: _run(lambda x, v: bt.jvp(body, (x,), (v,)), _chosen(arguments, argnum), v)
 
     return maker
 
 
 def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, whose intermediate results are not kept for the gradient but computed again."""
+    _check_callable("checkpoint", fun)
 
     @functools.wraps(fun)
     def recomputed(*arguments: Any, **keywords: Any) -> Any:
@@ -347,6 +366,7 @@ def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 def make_ggnvp(f: Callable[..., Any], g: Any = None, f_argnum: int = 0) -> Callable[..., Any]:
     """A function of the arguments that returns products with the generalised Gauss-Newton matrix of ``g(f(x))``."""
+    _check_callable("make_ggnvp", f)
     g = g or (lambda y: 0.5 * (y * y).sum())
 
     def maker(*arguments: Any, **keywords: Any) -> Any:
@@ -358,6 +378,6 @@ def make_ggnvp(f: Callable[..., Any], g: Any = None, f_argnum: int = 0) -> Calla
             bent = hessian_tensor_product(g)(y, change)
             return bt.vjp(body)(x, bent)[1]
 
-        return lambda v: _run(times, arguments[f_argnum], v)
+        return lambda v: _run(times, _chosen(arguments, f_argnum), v)
 
     return maker

@@ -14,7 +14,7 @@ from burtorch import _core
 from burtorch.opt._alone import Alone
 from burtorch.opt._arguments import check_shape, finite, not_negative, number, point, whole
 from burtorch.opt._clients import divided
-from burtorch.opt._keywords import Signature, check_kinds, check_names
+from burtorch.opt._keywords import Signature, check_kinds, check_names, check_required
 from burtorch.opt._record import Record, bar_of
 from burtorch.opt._rules import Full, Prox, Sampling, Zero
 from burtorch.opt._smoothness import Smoothness, check_convex, smoothness
@@ -103,6 +103,8 @@ class Method:
         check_kinds(cls, given, with_clients=cls._has_clients)
         if cls.__module__.startswith("burtorch."):  # a user's class may take more
             check_names(cls, named)
+            if given:  # copies are made without arguments
+                check_required(cls, len(arguments), named)
         return super().__new__(cls)
 
     def __init__(

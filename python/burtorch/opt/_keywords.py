@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
@@ -39,6 +40,22 @@ def _parameters(method: type) -> tuple[frozenset[str], frozenset[str]]:
             taken |= {part.name for part in named}
             optional |= {part.name for part in named if part.default is None}
     return frozenset(taken), frozenset(optional)
+
+
+@lru_cache
+def _required(method: type) -> list[tuple[str, float]]:
+    """The arguments without a default, with their positions; infinity for those given by keyword only."""
+    parts = enumerate(inspect.signature(method).parameters.values())
+    places = [(part, k if part.kind < part.VAR_POSITIONAL else math.inf) for k, part in parts]
+    return [(part.name, k) for part, k in places if part.default is part.empty]
+
+
+def check_required(method: type, n_positional: int, named: dict[str, Any]) -> None:
+    """Raises TypeError for a missing argument, with an example of one."""
+    for name, k in _required(method):
+        if name not in named and k >= n_positional:
+            example = f", such as {_KINDS[name][1]}" if name in _KINDS else ""
+            raise TypeError(f"{method.__name__}() needs {name}={example}")
 
 
 class Signature:

@@ -38,8 +38,21 @@ def _rows(features: Features) -> Any:
     return found
 
 
-def _linear(features: Features, labels: Any, loss: str, l2: float, nonconvex: float) -> FiniteSum:
-    return FiniteSum._linear(_rows(features), labels, loss, number(l2, "l2"), number(nonconvex, "nonconvex"))
+def _rows_for(features: Features, labels: Any, name: str) -> Any:
+    """The same, for one label per row."""
+    rows = _rows(features)
+    if isinstance(rows, tuple) and len(rows) == 4 and hasattr(rows[0], "__len__"):
+        n = len(rows[0]) - 1
+    else:
+        n = len(rows) if hasattr(rows, "__len__") and getattr(rows, "ndim", 2) == 2 else len(labels)
+    if n != len(labels):
+        raise ValueError(f"{name} must have one number per row of features, found {len(labels)} for {n} rows")
+    return rows
+
+
+def _linear(features: Features, labels: Any, name: str, loss: str, l2: float, nonconvex: float) -> FiniteSum:
+    rows = _rows_for(features, labels, name)
+    return FiniteSum._linear(rows, labels, loss, number(l2, "l2"), number(nonconvex, "nonconvex"))
 
 
 def _flat(given: Any, name: str) -> Any:
@@ -97,7 +110,7 @@ def logistic_regression(
         >>> f.n, f.d, round(f.loss([0.0, 0.0]), 6), f.grad([0.0, 0.0])
         (2, 2, 0.693147, array([-0.5 ,  0.75]))
     """
-    return _linear(features, _two_labels(labels, label_names), "logistic", l2, nonconvex)
+    return _linear(features, _two_labels(labels, label_names), "labels", "logistic", l2, nonconvex)
 
 
 def least_squares(features: Features, targets: ArrayLike, *, l2: float = 0.0, nonconvex: float = 0.0) -> FiniteSum:
@@ -108,7 +121,7 @@ def least_squares(features: Features, targets: ArrayLike, *, l2: float = 0.0, no
         >>> bt.opt.least_squares([[1.0], [2.0]], [1.0, 0.0], l2=0.5).grad([1.0])
         array([2.5])
     """
-    return _linear(features, _flat(targets, "targets"), "squares", l2, nonconvex)
+    return _linear(features, _flat(targets, "targets"), "targets", "squares", l2, nonconvex)
 
 
 def robust_regression(features: Features, targets: ArrayLike, *, l2: float = 0.0, nonconvex: float = 0.0) -> FiniteSum:
@@ -121,7 +134,7 @@ def robust_regression(features: Features, targets: ArrayLike, *, l2: float = 0.0
         >>> bt.opt.robust_regression([[1.0]], [0.0]).grad([2.0]).round(6)
         array([0.666667])
     """
-    return _linear(features, _flat(targets, "targets"), "robust", l2, nonconvex)
+    return _linear(features, _flat(targets, "targets"), "targets", "robust", l2, nonconvex)
 
 
 def softmax_regression(
@@ -162,7 +175,8 @@ def softmax_regression(
     if largest >= classes:
         raise ValueError(f"labels must be below the number of classes, {classes}, found {largest}")
     labels = labels.astype(np.int64)
-    return FiniteSum._softmax(_rows(features), labels, classes, number(l2, "l2"), number(nonconvex, "nonconvex"))
+    rows = _rows_for(features, labels, "labels")
+    return FiniteSum._softmax(rows, labels, classes, number(l2, "l2"), number(nonconvex, "nonconvex"))
 
 
 def samples_of(data: tuple[Any, ...]) -> list[NDArray[Any]]:
