@@ -37,7 +37,7 @@ OF_VALUES: dict[str, Callable[[Any], Any]] = {
     "var": _core.variance_biased,
     "std": lambda x: _core.sqrt(_core.variance_biased(x)),
 }
-"""The reductions of lists of Values and of Vectors to a Value."""
+"""The reductions of lists of Values to a Value."""
 
 
 def reduction(f: Callable[P, R]) -> Callable[P, R]:
@@ -56,13 +56,18 @@ def reduction(f: Callable[P, R]) -> Callable[P, R]:
         found: R
         if is_array(operands) or is_array(tuple(keywords.values())):
             found = method(*operands, **keywords)
-        elif of_values is not None and len(operands) == 1 and not keywords and has_value(operands):
+        elif of_values is not None and len(operands) == 1 and not keywords and is_reduced(name, operands[0]):
             found = of_values(operands[0])
         else:
             found = of_numbers(name, *operands, **keywords)
         return found
 
     return of_any
+
+
+def is_reduced(name: str, x: Any) -> bool:
+    """Whether this is a list of Values, or a Vector for a reduction that is an op of Vectors."""
+    return has_value(x) and (name in ("sum", "prod") or not isinstance(x, _core.Vector))
 
 
 def reduced(name: str, a: Any, axis: Any = None, *rest: Any, **keywords: Any) -> Any:

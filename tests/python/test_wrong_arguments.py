@@ -68,11 +68,41 @@ CALLS = {
     },
 }
 
+PARAMS = bt.Parameters()
+LAYER = bt.nn.Linear(PARAMS, 2, 1)
+ORACLE = bt.Oracle(LAYER, loss="mse")
+BATCH = [[1.0, 2.0]], [[1.0]]
+CALLS |= {
+    "index 99 is outside the 3 parameters, expected 0 to 2": [
+        lambda: PARAMS.freeze([99]),
+        lambda: PARAMS.subset([0, 99]),
+        lambda: ORACLE(*BATCH, wanted=np.array([99])),
+    ],
+    "an oracle (its parameters, and the point) expects operands of equal length, found 3 and 2": [
+        lambda: ORACLE(*BATCH, at=np.ones(2, "float32"))
+    ],
+    "an oracle (its parameters, and memory for their gradient) expects operands of equal length, found 3 and 2": [
+        lambda: ORACLE(*BATCH, out=np.ones(2, "float32"))
+    ],
+    "expected a model or a callable model(x, y), found int": [lambda: bt.Oracle(3), lambda: bt.memory(3)],
+    "expected Parameters, or a model with Parameters, found int": [lambda: bt.Oracle(LAYER, loss="mse", params=3)],
+    "params= must be the Parameters of the model": [lambda: bt.Oracle(LAYER, loss="mse", params=bt.Parameters())],
+    "softmax_cross_entropy() takes a Vector, an Array or a NumPy array as logits, found list; pass np.asarray": [
+        lambda: bt.softmax_cross_entropy([1.0, 2.0], 1)
+    ],
+    "rms_norm() takes a Vector and a Tensor, or arrays, as x and weight, found ndarray and int": [
+        lambda: bt.rms_norm(np.ones(2), 3)
+    ],
+    "rms_norm() takes a Vector and a Tensor, or arrays, as x and weight, found list and list": [
+        lambda: bt.rms_norm(V, [1.0, 1.0])
+    ],
+}
+
 
 @pytest.mark.parametrize("expected", CALLS)
 def test_a_wrong_argument_is_named(expected):
     for call in CALLS[expected]:
-        with pytest.raises((TypeError, ValueError), match="^" + re.escape(expected)):
+        with pytest.raises((TypeError, ValueError, IndexError), match="^" + re.escape(expected)):
             call()
 
 
@@ -115,4 +145,4 @@ def test_spread_of_lists_of_values_has_a_gradient(name):
     assert y.data == pytest.approx(getattr(np, name)([1.0, 3.0, 8.0]))
     expected = bt.grad(getattr(bt, name))(np.array([1.0, 3.0, 8.0]))
     assert [x.grad for x in values] == pytest.approx(expected.tolist())
-    assert getattr(bt, name)(bt.Vector([1.0, 3.0, 8.0])).data == y.data
+    assert getattr(bt, name)(bt.Vector([1.0, 3.0, 8.0])).data == pytest.approx(y.data)

@@ -97,9 +97,11 @@ impl<'m, E: Float> Parameters<'m, E> {
         grads: Option<&mut [E]>,
         f: impl FnOnce(&mut Self) -> T,
     ) -> Result<T> {
-        for found in [values.map(<[E]>::len), grads.as_ref().map(|g| g.len())].into_iter().flatten() {
+        let point = values.map(|values| ("an oracle (its parameters, and the point)", values.len()));
+        let memory =
+            grads.as_ref().map(|grads| ("an oracle (its parameters, and memory for their gradient)", grads.len()));
+        for (op, found) in [point, memory].into_iter().flatten() {
             if found != self.n {
-                let op = "an oracle (parameters and numbers given)";
                 return Err(Error::LengthMismatch { op, left: self.n, right: found });
             }
         }

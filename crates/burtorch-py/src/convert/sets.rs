@@ -31,7 +31,8 @@ pub fn listed(n: usize, whose: &str, what: &Bound<'_, PyAny>) -> PyResult<Option
         }
         return match items.iter().all(|item| item.is_instance_of::<PyBool>()) {
             true => of_mask(n, whose, &items.extract::<Vec<bool>>()?).map(Some),
-            false => of_indices(n, items.extract::<Vec<i64>>().or_else(|error| beyond(what, n, error))?).map(Some),
+            false => of_indices(n, whose, items.extract::<Vec<i64>>().or_else(|error| beyond(what, n, whose, error))?)
+                .map(Some),
         };
     }
     let Some(array) = Array::of(what).filter(|array| array.shape().len() == 1) else {
@@ -43,7 +44,7 @@ pub fn listed(n: usize, whose: &str, what: &Bound<'_, PyAny>) -> PyResult<Option
             of_mask(n, whose, &flags).map(Some)
         }
         Kind::Signed(_) | Kind::Unsigned(_) => {
-            of_indices(n, array.integers().or_else(|error| beyond(what, n, error))?).map(Some)
+            of_indices(n, whose, array.integers().or_else(|error| beyond(what, n, whose, error))?).map(Some)
         }
         _ => Ok(None),
     }
@@ -61,19 +62,19 @@ pub fn range_in(n: usize, what: &Bound<'_, PyAny>) -> PyResult<Option<Range<u32>
     if step != 1 || start < 0 || stop < start || stop > n as i64 {
         let found = repr_of(range)?;
         return Err(PyValueError::new_err(format!(
-            "a range in wanted must be range(start, stop) with 0 <= start <= stop <= {n}, found {found}"
+            "a range of numbers must be range(start, stop) with 0 <= start <= stop <= {n}, found {found}"
         )));
     }
     Ok(Some(start as u32..stop as u32))
 }
 
 /// The error for an index beyond 64 bits; other errors as they are.
-fn beyond<T>(what: &Bound<'_, PyAny>, n: usize, error: PyErr) -> PyResult<T> {
+fn beyond<T>(what: &Bound<'_, PyAny>, n: usize, whose: &str, error: PyErr) -> PyResult<T> {
     if !error.is_instance_of::<PyOverflowError>(what.py()) {
         return Err(error);
     }
     let most = n.saturating_sub(1);
-    Err(PyIndexError::new_err(format!("wanted has an index beyond 64 bits, expected 0 to {most}")))
+    Err(PyIndexError::new_err(format!("an index of {whose} is beyond 64 bits, expected 0 to {most}")))
 }
 
 fn of_mask(n: usize, whose: &str, mask: &[bool]) -> PyResult<Vec<Range<u32>>> {
@@ -90,19 +91,19 @@ fn of_mask(n: usize, whose: &str, mask: &[bool]) -> PyResult<Vec<Range<u32>>> {
     Ok(ranges)
 }
 
-fn of_indices(n: usize, indices: Vec<i64>) -> PyResult<Vec<Range<u32>>> {
+fn of_indices(n: usize, whose: &str, indices: Vec<i64>) -> PyResult<Vec<Range<u32>>> {
     let mut ranges: Vec<Range<u32>> = Vec::new();
     let mut next = 0;
     for index in indices {
         if !(0..n as i64).contains(&index) {
             return Err(PyIndexError::new_err(format!(
-                "wanted has index {index}, expected 0 to {}",
+                "index {index} is outside the {n} {whose}, expected 0 to {}",
                 n.saturating_sub(1)
             )));
         }
         if index < next {
             return Err(PyValueError::new_err(format!(
-                "indices in wanted must ascend without repetition, found {index} after {}; sort them",
+                "indices of {whose} must ascend without repetition, found {index} after {}; sort them",
                 next - 1
             )));
         }

@@ -192,7 +192,10 @@ fn softmax_cross_entropy<'py>(logits: &Bound<'py, PyAny>, target: &Bound<'py, Py
     }
     let Ok(logits) = logits.cast::<PyVector>() else {
         let found = crate::convert::buffer::type_name(logits);
-        let message = format!("softmax_cross_entropy() takes a Vector, an Array or an array as logits, found {found}");
+        let message = format!(
+            "softmax_cross_entropy() takes a Vector, an Array or a NumPy array as logits, found {found}; pass \
+             np.asarray(logits), or bt.concat(logits) of Values"
+        );
         return Err(PyTypeError::new_err(message));
     };
     let owner = logits.get().owner(py).clone();

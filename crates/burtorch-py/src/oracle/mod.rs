@@ -144,7 +144,15 @@ impl PyOracle {
         let of_outputs = loss;
         let loss = loss.map(loss_named).transpose()?;
         let (engine, params): (Box<dyn Engine>, _) = match model_of(model) {
-            Ok((built, params)) => {
+            Ok((built, own)) => {
+                if let Some(given) = params
+                    && !params_of(given)?.is(&own)
+                {
+                    let message =
+                        "params= must be the Parameters of the model, which a built-in model has: leave it out";
+                    return Err(PyValueError::new_err(message));
+                }
+                let params = own;
                 params.get().need_kernels()?;
                 let built = BuiltinEngine::new(py, built, params.clone_ref(py), loss, (total, lanes, threads))?;
                 (Box::new(built), params)
@@ -159,7 +167,10 @@ impl PyOracle {
                 let function = CallableEngine::new(model, params.clone_ref(py), lanes, total)?;
                 (Box::new(function), params)
             }
-            Err(error) => return Err(error),
+            Err(_) => {
+                let found = type_name(model);
+                return Err(PyTypeError::new_err(format!("expected a model or a callable model(x, y), found {found}")));
+            }
         };
         Ok(PyOracle {
             engine: Guarded::new(engine, "the buffers of this Oracle"),

@@ -4,12 +4,12 @@
 //! groups of 8 tokens (see the core's `Tokens`); the classes of `burtorch.nn` store the number of tokens.
 
 use burtorch_core::{Op, Range, Tokens, View};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::arguments::{Operand, atomically, common_owner};
 use super::{PyVector, wrap};
-use crate::convert::buffer::read_token_ids;
+use crate::convert::buffer::{read_token_ids, type_name};
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers::argument_number;
 use crate::convert::refusals::{is_tracing, needs_arrays};
@@ -186,7 +186,12 @@ fn rms_norm<'py>(
     if is_tracing() && !x.is_instance_of::<PyVector>() {
         return Err(needs_arrays(py, "rms_norm()"));
     }
-    let (x, weight) = (x.cast::<PyVector>()?, weight.cast::<PyTensor>()?);
+    let (Ok(vector), Ok(gains)) = (x.cast::<PyVector>(), weight.cast::<PyTensor>()) else {
+        let found = [x, weight].map(type_name).join(" and ");
+        let message = format!("rms_norm() takes a Vector and a Tensor, or arrays, as x and weight, found {found}");
+        return Err(PyTypeError::new_err(message));
+    };
+    let (x, weight) = (vector, gains);
     let owner = x.get().owner(py).clone();
     let range = atomically(&owner, |cell| {
         cell.need_kernels("rms_norm")?;
