@@ -83,7 +83,7 @@ fn malformed_lines_are_refused_by_number() {
     };
     let plain = LibsvmOptions::default();
     for (text, expected) in [
-        ("", "0: the file ends here and has no samples"),
+        ("", "1: the file ends here and has no samples"),
         ("# nothing\n\n", "2: the file ends here and has no samples"),
         ("1 1:1\nx 1:1", "2: expected a label, a number, found \"x\""),
         ("1 1:1\n1,2 1:1", "2: expected a label, a number, found \"1,2\""),

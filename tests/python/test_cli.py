@@ -131,6 +131,30 @@ def test_bench_io_times_what_it_has_checked(command, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("bench", "eager", "--peers", "jax"), "--peers is an option of bench function, not of bench eager"),
+        (("bench", "startup", "--hidden", "4"), "--hidden is an option of bench mlp, not of bench startup"),
+        (("bench", "function", "--batch", "4"), "--batch is an option of bench mlp and gpt, not of bench function"),
+        (("bench", "mlp", "--calls", "4"), "--calls is an option of bench io, not of bench mlp"),
+        (("bench", "gpt", "--folder", "/tmp"), "--folder is an option of bench io, not of bench gpt"),
+        (("bench", "io", "--folder", "no/folder"), "--folder no/folder: No such file or directory"),
+        (("graph", "f.py:f", "--svg", "no/f.svg"), "--svg no/f.svg: No such file or directory"),
+        (("graph", "f.py:f", "--html", "f.py/f.html"), "--html f.py/f.html: Not a directory"),
+        (("graph", "f.py:f", "--dot", "."), "--dot .: Is a directory"),
+        (("selftest", "--seed", "x"), "argument --seed: 'x': expected an integer from 0 to 18446744073709551615"),
+        (("optimise", "--data", "a.svm", "--method", "gd", "--step", "theory*"), "step must be a number"),
+    ],
+)
+def test_unusable_options_and_paths_are_one_line_and_exit_code_2(command, tmp_path, arguments, said):
+    (tmp_path / "f.py").write_text("import burtorch as bt\ndef f():\n    return bt.Value(1.0) * 2.0\n")
+    (tmp_path / "a.svm").write_text("1 1:1.0\n-1 1:-1.0\n")
+    done = command(*arguments)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_bench_threads_as_json(command):
     record = json.loads(command("bench", "threads", "--rounds", 1, "--json").stdout)
     assert len(record["jobs"]) == 4

@@ -72,7 +72,7 @@ def test_it_agrees_with_other_readers(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "line 0: the file ends here and has no samples"),
+        ("", "line 1: the file ends here and has no samples"),
         ("1 1:1\n1 2:1 2:3", "line 2: feature 2 comes after feature 2; indices must ascend"),
         ("1 1:nan", "line 1: feature 1 is NaN; features must be finite"),
         ("1 0:1", "line 1: feature 0 .* pass zero_based=True"),

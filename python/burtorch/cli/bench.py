@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import burtorch
 from burtorch.cli.arguments import count
+from burtorch.cli.errors import InputError
 
 if TYPE_CHECKING:
     from burtorch.cli import bench_graphs
 
 SLICE_SECONDS = 0.01
+CALLS = 5000
 FUNCTION_PEERS = ("jax", "casadi", "numba", "autograd")
 
 
@@ -44,9 +46,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--rounds", type=count, default=25, metavar="N", help="slices per contender (default %(default)s)"
     )
-    parser.add_argument(
-        "--calls", type=count, default=5000, metavar="N", help="io: saves and loads per contender (default %(default)s)"
-    )
+    parser.add_argument("--calls", type=count, metavar="N", help=f"io: saves and loads per contender (default {CALLS})")
     parser.add_argument("--folder", metavar="DIR", help="io: the folder of the files (default: in memory, if possible)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     cells = parser.add_argument_group("mlp and gpt")
@@ -80,7 +80,14 @@ def peers(text: str) -> list[str]:
     return names
 
 
+OPTIONS = {"calls": ("io",), "folder": ("io",), "hidden": ("mlp",), "batch": ("mlp", "gpt"), "peers": ("function",)}
+"""The measurements that take an option."""
+
+
 def run(args: argparse.Namespace) -> int:
+    for name, takers in OPTIONS.items():
+        if getattr(args, name) and args.what not in takers:
+            raise InputError(f"--{name} is an option of bench {' and '.join(takers)}, not of bench {args.what}")
     benches = {
         "eager": run_eager,
         "function": run_function,
@@ -153,7 +160,7 @@ def run_startup(args: argparse.Namespace) -> int:
 def run_io(args: argparse.Namespace) -> int:
     from burtorch.cli import bench_io
 
-    record = {**header("io", "us per call", bench_io.SLICES), **bench_io.run(args.calls, args.folder)}
+    record = {**header("io", "us per call", bench_io.SLICES), **bench_io.run(args.calls or CALLS, args.folder)}
     del record["cells"]
     if args.json:
         import json

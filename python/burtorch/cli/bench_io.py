@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import burtorch
+from burtorch.cli.errors import UNUSABLE, InputError, reason
 from burtorch.cli.reproduce.programs.graphs import POINTS, small
 
 
@@ -50,7 +51,11 @@ def run(calls: int, folder: str | None, rivals: Sequence[str] = RIVALS) -> dict[
 
     if folder is None and os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK):
         folder = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=folder) as inside:
+    try:
+        temporary = tempfile.TemporaryDirectory(dir=folder)
+    except UNUSABLE as error:
+        raise InputError(f"--folder {folder}: {reason(error)}") from None
+    with temporary as inside:
         contenders = _contenders(rivals)
         paths = {name: os.path.join(inside, f"file-{k}") for k, name in enumerate(contenders)}
         for name, contender in contenders.items():

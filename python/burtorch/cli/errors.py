@@ -4,6 +4,9 @@ import os
 import sys
 from typing import TextIO
 
+UNUSABLE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+"""The errors of a path that an option names and that cannot be used, unlike those of a full disk."""
+
 
 class InputError(Exception):
     """Unusable input. The message says what was found and what was expected."""

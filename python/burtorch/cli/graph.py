@@ -11,7 +11,7 @@ from typing import Any
 import burtorch
 from burtorch import _core
 from burtorch.cli.arguments import count
-from burtorch.cli.errors import InputError, reason
+from burtorch.cli.errors import UNUSABLE, InputError, reason
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -45,7 +45,10 @@ def run(args: argparse.Namespace) -> int:
     for kind, text in (("svg", graph.to_svg), ("html", graph.to_html), ("dot", graph.to_dot)):
         path = getattr(args, kind)
         if path is not None:
-            _core._save_bytes(path, text(root, args.max_nodes).encode("utf-8"))
+            try:
+                _core._save_bytes(path, text(root, args.max_nodes).encode("utf-8"))
+            except UNUSABLE as error:
+                raise InputError(f"--{kind} {path}: {reason(error)}") from None
             written = True
     if not written:
         print(graph.to_dot(root, args.max_nodes), end="")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import burtorch as bt
+from burtorch.cli.arguments import seed
 
 LANES: list[Any] = [dtype for dtype in bt.system.DTYPES if "x" in dtype]
 DIGITS = {"float32": (24, -149), "float64": (53, -1074)}
@@ -22,7 +23,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Check every op on this CPU at each instruction level, in a few seconds: the edges of the "
         "domains, lanes against plain numbers, and random points against float128. Exit code 1 if a check fails.",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random points (default 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the random points (default 0)")
     parser.set_defaults(run=run)
 
 

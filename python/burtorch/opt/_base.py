@@ -47,9 +47,9 @@ def squared(x: Vector) -> float:
 
 def _factor(step: str) -> float:
     """The factor of a text such as "theory*4"."""
-    name, _, factor = step.partition("*")
+    name, star, factor = step.partition("*")
     try:
-        value = float(factor) if factor else 1.0
+        value = float(factor) if star else 1.0
     except ValueError:
         value = 0.0
     if name.strip() != "theory" or not value > 0.0 or value == float("inf"):

@@ -261,7 +261,7 @@ impl Parser {
             return Err(malformed(self.strange, reason));
         }
         if self.samples.labels.is_empty() {
-            return Err(malformed(self.line, "the file ends here and has no samples"));
+            return Err(malformed(self.line.max(1), "the file ends here and has no samples"));
         }
         self.samples.features.n_columns = self.options.n_features.unwrap_or(self.n_columns);
         Ok(self.samples)
