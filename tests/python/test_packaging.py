@@ -111,6 +111,16 @@ def test_the_versions_of_python_are_stated_consistently():
     assert [int(minor) for minor in told] == list(range(int(oldest), int(oldest) + len(told)))
 
 
+def test_classifiers_claim_what_was_tested(root):
+    """Those of pyproject.toml, because an installed package may be older."""
+    claimed = tomllib.loads((root / "pyproject.toml").read_text())["project"]["classifiers"]
+    minors = {name.split(".")[1] for name in claimed if name.startswith("Programming Language :: Python :: 3.")}
+    rows = [line.split("|") for line in (root / "docs/platforms.md").read_text().splitlines() if "CPython 3" in line]
+    tested = {re.search(r"CPython 3\.(\d+)", row[1])[1] for row in rows if len(row) > 3 and "run: every test" in row[3]}
+    assert minors == tested
+    assert ("Programming Language :: Python :: Free Threading :: 1 - Unstable" in claimed) == ("14t" not in tested)
+
+
 def source_distribution(root, folder):
     command = [sys.executable, "-m", "maturin", "sdist", "--out", str(folder)]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
