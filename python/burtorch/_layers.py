@@ -50,6 +50,11 @@ class Embedding(_core.RowsCall, Module):
                 (positions, width), name=part_name(name, "positions"), init=("normal", 0.0, 0.5)
             )
 
+    def __repr__(self) -> str:
+        sizes = ", ".join(map(str, self.weight.shape))
+        positions = "" if self.positions is None else f", positions={len(self.positions)}"
+        return f"{type(self).__name__}({sizes}{positions})"
+
     if TYPE_CHECKING:
 
         @overload

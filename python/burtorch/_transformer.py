@@ -51,6 +51,12 @@ class _Norm(Module):
         found = traced(self, self._body())(numpy.asarray(x))
         return found.tolist() if is_list and isinstance(found, numpy.ndarray) else found
 
+    weight: Tensor
+    eps: float
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.weight)}, eps={self.eps!r})"
+
     def _of_tokens(self, x: Tokens) -> Vector:
         raise NotImplementedError
 
@@ -61,6 +67,12 @@ class _Norm(Module):
 class LayerNorm(_Norm):
     """``weight * (x - mean) / sqrt(variance + eps) + bias`` over a Vector, the last axis of an array, or the features
     of each token.
+
+    Args:
+        params: the Parameters that receive the weights and the biases.
+        width: the number of features.
+        eps: added to the variance.
+        name: if given, the tensors are called ``name.weight`` and ``name.bias``.
 
     Example:
         >>> import burtorch as bt
@@ -106,6 +118,12 @@ def layer_norm(x: Any, weight: Tensor, bias: Tensor, eps: float) -> Any:
 class RMSNorm(_Norm):
     """``weight * x / sqrt(mean(x**2) + eps)`` over a Vector, the last axis of an array, or the features of each token.
 
+    Args:
+        params: the Parameters that receive the weights.
+        width: the number of features.
+        eps: added to the mean of squares.
+        name: if given, the tensor is called ``name.weight``.
+
     Example:
         >>> import burtorch as bt
         >>> params = bt.Parameters(dtype="float64")
@@ -138,6 +156,12 @@ class CausalSelfAttention(Module):
 
     Takes Tokens, or an Array of shape (..., tokens, width).
 
+    Args:
+        params: the Parameters that receive the weights.
+        width: the number of features of a token.
+        heads: the number of heads, each of width / heads features.
+        name: if given, the layers are called ``name.query``, ``name.key``, ``name.value`` and ``name.output``.
+
     Raises:
         ValueError: ``heads`` does not divide ``width``.
     """
@@ -152,6 +176,9 @@ class CausalSelfAttention(Module):
         self.value = Linear(params, width, width, bias=False, name=part_name(name, "value"))
         self.output = Linear(params, width, width, name=part_name(name, "output"))
         self.heads = heads
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.query.n_in}, heads={self.heads})"
 
     if TYPE_CHECKING:
 
@@ -184,6 +211,18 @@ class Block(Module):
 
     Takes Tokens, or an Array of shape (..., tokens, width).
 
+    Args:
+        params: the Parameters that receive the weights.
+        width: the number of features of a token.
+        heads: the number of heads of the attention.
+        expansion: the number of hidden features is expansion * width.
+        eps: added to the variances of both norms.
+        name: if given, the layers are called ``name.norm1``, ``name.attention``, ``name.norm2``, ``name.up`` and
+            ``name.down``.
+
+    Raises:
+        ValueError: ``heads`` does not divide ``width``.
+
     Example:
         >>> import burtorch as bt
         >>> params = bt.Parameters()
@@ -206,6 +245,10 @@ class Block(Module):
         self.norm2 = LayerNorm(params, width, eps, name=part_name(name, "norm2"))
         self.up = Linear(params, width, expansion * width, activation="relu", name=part_name(name, "up"))
         self.down = Linear(params, expansion * width, width, name=part_name(name, "down"))
+
+    def __repr__(self) -> str:
+        width, heads, eps = self.down.n_out, self.attention.heads, self.norm1.eps
+        return f"{type(self).__name__}({width}, heads={heads}, expansion={self.down.n_in // width}, eps={eps!r})"
 
     if TYPE_CHECKING:
 

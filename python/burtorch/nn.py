@@ -114,6 +114,10 @@ class Neuron:
         """The name of the activation."""
         return self._layer.activation
 
+    def __repr__(self) -> str:
+        n, bias = len(self.weight), self.bias is not None
+        return f"{type(self).__name__}({n}, bias={bias}, activation={self.activation!r})".replace("'", '"')
+
     def named_tensors(self) -> list[tuple[str, Tensor]]:
         """Names and Tensors, in their order in the parameters."""
         return list(named_parameters(self._layer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from array import array
 
@@ -143,3 +144,25 @@ def test_a_sample_of_another_length_is_refused_with_both_lengths():
     for model in (bt.nn.Linear(params, 2, 2), bt.nn.MLP(params, [2, 3, 1])):
         with pytest.raises(ValueError, match="the number of inputs of a sample must be 2, found 3"):
             model([1.0, 2.0, 3.0])
+
+
+def test_every_layer_shows_its_class_and_sizes():
+    params = bt.Parameters()
+    layers = {
+        "Linear(2, 1": bt.nn.Linear(params, 2, 1),
+        "MLP([2, 3, 1])": bt.nn.MLP(params, [2, 3, 1]),
+        "Embedding(5, 3)": bt.nn.Embedding(params, 5, 3),
+        "Embedding(5, 3, positions=7)": bt.nn.Embedding(params, 5, 3, positions=7),
+        "LayerNorm(4, eps=1e-05)": bt.nn.LayerNorm(params, 4),
+        "RMSNorm(4, eps=0.5)": bt.nn.RMSNorm(params, 4, eps=0.5),
+        "CausalSelfAttention(6, heads=3)": bt.nn.CausalSelfAttention(params, 6, 3),
+        "Block(6, heads=2, expansion=3, eps=1e-05)": bt.nn.Block(params, 6, 2, expansion=3),
+        'Neuron(2, bias=False, activation="tanh")': bt.nn.Neuron(params, 2, bias=False, activation="tanh"),
+        "CharMLP(": bt.nn.CharMLP(params),
+        "GPT(": bt.nn.GPT(params),
+    }
+    kinds = {name for name in bt.nn.__all__ if isinstance(getattr(bt.nn, name), type)} - {"Module", "Tokens"}
+    assert {type(layer).__name__ for layer in layers.values()} == kinds
+    for shown, layer in layers.items():
+        assert repr(layer).startswith(shown)
+        assert repr(copy.deepcopy(layer)) == repr(layer)

@@ -29,7 +29,7 @@ impl ArrayBuilder {
                 |dims: Dims| Ok((Dims::new(&dims[..dims.rank() - 2])?, [dims[dims.rank() - 2], dims[dims.rank() - 1]]));
             let ((batch_x, last_x), (batch_y, last_y)) = (split(b.dims(x))?, split(b.dims(y))?);
             if last_x[1] != last_y[0] {
-                let expected = "shapes whose inner extents are equal".into();
+                let expected = "shapes with equal inner extents".into();
                 return Err(bad("operands of a matrix product", expected, format!("{dx} and {dy}")));
             }
             let batch = batch_x.broadcast(&batch_y)?;

@@ -40,7 +40,7 @@ impl ArrayBuilder {
         let b = if is_vector { self.reshape(b, &[self.dims(b)[0], 1])? } else { b };
         let ((batch_a, last_a), (batch_b, last_b)) = (split(self.dims(a))?, split(self.dims(b))?);
         if last_a[0] != last_b[0] {
-            let expected = format!("as many rows as {}", self.dims(a));
+            let expected = format!("an array of {} rows, like the matrix", last_a[0]);
             return Err(bad("right side", expected, self.dims(b).to_string()));
         }
         let batch = batch_a.broadcast(&batch_b)?;

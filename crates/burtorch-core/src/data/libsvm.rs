@@ -178,7 +178,7 @@ impl Parser {
                 return Err(self.wrong(rest, "expected index:value"));
             };
             let Some((value, after)) = number(after) else {
-                return Err(self.wrong(rest, "expected a number behind the colon"));
+                return Err(self.wrong(rest, "expected a number after the colon"));
             };
             if index < next || !self.is_finite(value) {
                 return Err(self.bad_entry(index, next, value));

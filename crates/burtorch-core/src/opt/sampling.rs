@@ -66,13 +66,13 @@ impl Sampler {
         let (mut cumulative, mut total) = (Vec::new(), 0.0);
         match &rule {
             Sampling::Nice(size) | Sampling::Reshuffle(size) if !(1..=n).contains(size) => {
-                return bad("a batch's size", format!("from 1 to the {n} there are"), size);
+                return bad("a batch's size", format!("from 1 to {n}, the number of samples"), size);
             }
             Sampling::WithReplacement(0) | Sampling::Importance(0, _) => {
                 return bad("a batch's size", "at least 1".into(), 0);
             }
             Sampling::Partition(parts) if !(1..=n).contains(parts) => {
-                return bad("parts", format!("from 1 to the {n} samples there are"), parts);
+                return bad("parts", format!("from 1 to {n}, the number of samples"), parts);
             }
             Sampling::Independent(p) if !(*p > 0.0 && *p <= 1.0) => {
                 return bad("a probability", "above 0 and at most 1".into(), p);
