@@ -1,8 +1,10 @@
-"""Type checkers accept the calls that run, and expect the types that these return."""
+"""Type checkers accept the calls that run and expect the types that these return; signatures name all arguments, and
+documentation describes them."""
 
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -164,3 +166,19 @@ def test_the_signature_of_a_method_has_the_arguments_of_all_its_constructors():
     assert {"downlink", "compressor", "pl", "clients", "network"} < set(inspect.signature(bt.opt.EF21BC).parameters)
     assert inspect.signature(bt.opt.Rennala).parameters["delays"].default is inspect.Parameter.empty
     assert "own" in inspect.signature(Own).parameters
+
+
+@pytest.mark.parametrize("name", sorted({*bt.opt.__all__} - {"Record", "Rows"}))
+def test_classes_of_optimisation_describe_their_arguments(name):
+    """Each is named in the documentation of the class or of a base; fields have their own."""
+    kind = getattr(bt.opt, name)
+    if not inspect.isclass(kind) or not hasattr(kind, "__init__"):
+        return
+    text = "\n".join(base.__doc__ or "" for base in kind.__mro__[:-1])
+    try:
+        parameters = inspect.signature(kind).parameters
+    except ValueError:
+        return
+    missing = [part for part in parameters if not re.search(rf"\b{part}\b", text)]
+    assert missing == []
+    assert ">>>" in text or name in ("Distributed", "Method", "Smoothness")

@@ -81,6 +81,7 @@ class Method:
         x_star: the minimiser, for records and theory that needs it.
         f_star: the minimum or a lower bound; by default f(x_star).
         lyapunov: whether records contain the quantity of the theorem, which costs the gradients of all terms.
+        sampling: how batches are drawn, of methods that draw some; by default all samples.
 
     Steps run in Rust without the GIL, and each is taken completely or not at all: after Ctrl-C or an error the state
     is that of the last completed step.

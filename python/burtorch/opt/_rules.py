@@ -82,7 +82,13 @@ class Sampling(_Rule):
 
 
 class Full(Sampling):
-    """All samples."""
+    """All samples in every batch, the sampling of gradient descent. A = B = 0.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.Full().batch(3)[0]
+        array([0, 1, 2])
+    """
 
     def __init__(self) -> None:
         self.rule = ("full",)
@@ -192,63 +198,159 @@ class Prox(_Rule):
 
 
 class Zero(Prox):
-    """R = 0."""
+    """R = 0: no proximal term.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.Zero()([3.0, -0.5], 0.5)
+        array([ 3. , -0.5])
+    """
 
     def __init__(self) -> None:
         self._set("zero")
 
 
 class L1(Prox):
-    """R(x) = factor |x|_1."""
+    """R(x) = factor |x|_1, which makes coordinates 0.
+
+    Args:
+        factor: at least 0.
+
+    Raises ValueError for a number that is not finite or out of range.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.L1(1.0)([3.0, -0.5], 0.5)
+        array([2.5, 0. ])
+    """
 
     def __init__(self, factor: float) -> None:
         self._set("l1", factor)
 
 
 class L2Squared(Prox):
-    """R(x) = factor/2 |x|^2."""
+    """R(x) = factor/2 |x|^2.
+
+    Args:
+        factor: at least 0.
+
+    Raises ValueError for a number that is not finite or out of range.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.L2Squared(1.0)([3.0, -1.5], 0.5)
+        array([ 2., -1.])
+    """
 
     def __init__(self, factor: float) -> None:
         self._set("l2_squared", factor)
 
 
 class ElasticNet(Prox):
-    """R(x) = l1 |x|_1 + l2/2 |x|^2."""
+    """R(x) = l1 |x|_1 + l2/2 |x|^2.
+
+    Args:
+        l1: at least 0.
+        l2: at least 0.
+
+    Raises ValueError for a number that is not finite or out of range.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.ElasticNet(1.0, 1.0)([3.5, -0.5], 0.5)
+        array([2., 0.])
+    """
 
     def __init__(self, l1: float, l2: float) -> None:
         self._set("elastic_net", l1, l2)
 
 
 class Box(Prox):
-    """low <= x_j <= high."""
+    """low <= x_j <= high: a projection on a box.
+
+    Args:
+        low: the bound of all coordinates from below, also -inf.
+        high: the bound from above, also inf.
+
+    Raises ValueError for NaN or low above high.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.Box(0.0, 1.0)([3.0, -0.5], 0.5)
+        array([1., 0.])
+    """
 
     def __init__(self, low: float, high: float) -> None:
         self._set("box", low, high)
 
 
 class Simplex(Prox):
-    """x_j >= 0 and sum x_j = total."""
+    """x_j >= 0 and sum x_j = total: a projection on a simplex.
+
+    Args:
+        total: the sum, above 0.
+
+    Raises ValueError for a number that is not finite or out of range.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.Simplex()([0.5, 1.5], 0.5)
+        array([0., 1.])
+    """
 
     def __init__(self, total: float = 1.0) -> None:
         self._set("simplex", total)
 
 
 class L1Ball(Prox):
-    """|x|_1 <= radius."""
+    """|x|_1 <= radius: a projection on a ball.
+
+    Args:
+        radius: above 0.
+
+    Raises ValueError for a number that is not finite or out of range.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.L1Ball(1.0)([2.0, 0.5], 0.5)
+        array([1., 0.])
+    """
 
     def __init__(self, radius: float = 1.0) -> None:
         self._set("l1_ball", radius)
 
 
 class L2Ball(Prox):
-    """|x|_2 <= radius."""
+    """|x|_2 <= radius: a projection on a ball.
+
+    Args:
+        radius: above 0.
+
+    Raises ValueError for a number that is not finite or out of range.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.L2Ball(2.5)([3.0, 4.0], 0.5)
+        array([1.5, 2. ])
+    """
 
     def __init__(self, radius: float = 1.0) -> None:
         self._set("l2_ball", radius)
 
 
 class LinfBall(Prox):
-    """max |x_j| <= radius."""
+    """max |x_j| <= radius: a projection on a cube.
+
+    Args:
+        radius: above 0.
+
+    Raises ValueError for a number that is not finite or out of range.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.LinfBall(1.0)([3.0, -0.5], 0.5)
+        array([ 1. , -0.5])
+    """
 
     def __init__(self, radius: float = 1.0) -> None:
         self._set("linf_ball", radius)
