@@ -62,7 +62,7 @@ def parallel(
     threads = _cores() if threads is None else threads
     if not isinstance(graph, Graph):
         raise TypeError(f"graph must be a Graph, found {type(graph).__name__}")
-    if not isinstance(threads, int):
+    if not hasattr(threads, "__index__"):
         raise TypeError(f"threads must be an int, found {type(threads).__name__}")
     if threads < 1:
         raise ValueError(f"threads must be at least 1, found {threads}")

@@ -123,6 +123,11 @@ def test_methods_are_copied_although_they_need_arguments():
     assert copy.deepcopy(method).x.tolist() == method.x.tolist()
 
 
+def test_threads_are_any_kind_of_integer():
+    for threads in (2, np.int64(2), True):
+        assert [y.data for y in bt.parallel(lambda k: bt.Value(k) * 2.0, [1.0, 2.0], threads=threads)] == [2.0, 4.0]
+
+
 def test_bounds_of_clamp_are_arrays_too():
     low, high = np.array([0.0, 3.0]), [4.0, 5.0]
     assert bt.clamp(np.array([5.0, 1.0]), low, high).tolist() == [4.0, 3.0]
