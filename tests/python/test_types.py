@@ -24,6 +24,7 @@ numbers, rows, several, ndarray = [0.5, 0.25], [[0.5, 0.25]], (0.5, 0.25), np.on
 parameters = bt.Parameters(dtype="float64")
 value, vector, array, tensor = bt.Value(0.5), bt.Vector([0.5, 0.25]), bt.array([0.5, 0.25]), parameters.tensor(2)
 values = [value, value]
+problem = bt.opt.least_squares(np.eye(2), np.ones(2))
 """
 OPERANDS = [
     *("number", "index", "scalar", "numbers", "rows", "several", "ndarray"),
@@ -130,13 +131,15 @@ def test_a_misspelt_keyword_is_an_error_of_type_checkers_and_at_run_time(folder)
         "bt.sort(ndarray, axes=0)",
         "bt.function(bt.sin, optimise='fast')",
         "bt.trace(bt.sin, 0.5, optimise='fast')",
+        *(f"bt.opt.{name}(problem, stepp=0.1)" for name in ("GD", "AGD", "SGD", "LSVRG", "SAGA", "PAGE", "LKatyusha")),
+        *(f"bt.opt.{name}(problem, clients=2, stepp=0.1)" for name in ("Scaffnew", "FedAvg", "Scaffold")),
     ]
     found = checked([*GIVEN.splitlines(), *calls], folder)
     names: dict[str, object] = {}
     exec(GIVEN, names)
     for call in calls:
         assert "Unexpected keyword argument" in found[call], call
-        with pytest.raises(TypeError, match=r"argument '(axes|optimise)'; did you mean '(axis|optimize)'"):
+        with pytest.raises(TypeError, match=r"argument '(axes|optimise|stepp)'; did you mean '(axis|optimize|step)'"):
             eval(call, names)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from burtorch.opt._arguments import not_negative, positive, probability
 from burtorch.opt._base import Method, squared
@@ -12,7 +12,7 @@ from burtorch.opt._smoothness import Smoothness, smoothness
 
 if TYPE_CHECKING:
     from burtorch._core import FiniteSum
-    from burtorch.opt._base import Vector
+    from burtorch.opt._base import Plain, Vector
 
 
 def at_most(mu: float, L: float) -> None:
@@ -53,7 +53,7 @@ class AGD(Method):
         *,
         mu: float | None = None,
         constants: Smoothness | None = None,
-        **more: Any,
+        **more: Unpack[Plain],
     ) -> None:
         is_given = mu is not None
         if mu is None:
@@ -131,7 +131,7 @@ class LKatyusha(Method):
         theta: float | None = None,
         mu: float | None = None,
         constants: Smoothness | None = None,
-        **more: Any,
+        **more: Unpack[Plain],
     ) -> None:
         sampling = Nice(1) if sampling is None else sampling
         if not isinstance(sampling, (Nice, Full)):

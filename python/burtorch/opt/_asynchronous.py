@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from burtorch._core import FiniteSum
+    from burtorch.opt._base import Options, Sampled
     from burtorch.opt._clients import Clients, Problem
 
 
@@ -66,7 +67,7 @@ class Rennala(_Asynchronous):
     _name = "rennala"
 
     def __init__(
-        self, problem: FiniteSum, x0: ArrayLike | None = None, *, delays: Delays, gathered: int, **more: Any
+        self, problem: FiniteSum, x0: ArrayLike | None = None, *, delays: Delays, gathered: int, **more: Unpack[Sampled]
     ) -> None:
         self.gathered = whole(gathered, "gathered")
         super().__init__(problem, x0, delays=delays, gathered=gathered, **more)
@@ -104,7 +105,13 @@ class Ringmaster(_Asynchronous):
     _name = "ringmaster"
 
     def __init__(
-        self, problem: FiniteSum, x0: ArrayLike | None = None, *, delays: Delays, max_delay: int, **more: Any
+        self,
+        problem: FiniteSum,
+        x0: ArrayLike | None = None,
+        *,
+        delays: Delays,
+        max_delay: int,
+        **more: Unpack[Sampled],
     ) -> None:
         self.max_delay = whole(max_delay, "max_delay")
         super().__init__(problem, x0, delays=delays, max_delay=max_delay, **more)
@@ -161,7 +168,7 @@ class MindFlayer(_Asynchronous):
         delays: Delays,
         trials: int | Sequence[int],
         limits: ArrayLike,
-        **more: Any,
+        **more: Unpack[Sampled],
     ) -> None:
         counts = np.asarray(trials)
         if not (np.issubdtype(counts.dtype, np.integer) and (counts >= 0).all()):
@@ -223,7 +230,7 @@ class FedBuff(Method):
         local_steps: int = 1,
         server_step: float = 1.0,
         sampling: Sampling | None = None,
-        **more: Any,
+        **more: Unpack[Options],
     ) -> None:
         problem, parts = divided(problem, clients)
         self.delays, self.buffer = delays, whole(buffer, "buffer")

@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
 import numpy as np
 
@@ -29,6 +29,28 @@ if TYPE_CHECKING:
     from burtorch.opt._clients import Clients
 
     Vector = NDArray[np.float64]
+
+    class Plain(TypedDict, total=False):
+        """Keywords of every method, for type checkers."""
+
+        step: Step
+        prox: Prox | None
+        seed: int
+        threads: int
+        x_star: ArrayLike | None
+        f_star: float | None
+        lyapunov: bool
+
+    class Options(Plain, total=False):
+        """Those of methods that do not name the constants."""
+
+        constants: Smoothness | None
+
+    class Sampled(Options, total=False):
+        """Those of methods that do not name the sampling either."""
+
+        sampling: Sampling | None
+
 
 Step = float | str | Callable[[int], float]
 

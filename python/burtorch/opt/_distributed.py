@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Required, Unpack
 
 import numpy as np
 
@@ -19,12 +19,35 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from burtorch._core import Compressor
-    from burtorch.opt._base import Vector
+    from burtorch.opt._base import Plain, Vector
     from burtorch.opt._clients import Clients, Problem
     from burtorch.opt._clock import Network
     from burtorch.opt._engines import Engine
     from burtorch.opt._record import Record
     from burtorch.opt._smoothness import Smoothness
+
+    class Sent(Plain, total=False):
+        """Keywords of every method with clients, for type checkers."""
+
+        start: str
+        network: Network | None
+        client_dtype: str
+        engine: str | Engine
+
+    class Shared(Sent, total=False):
+        """Those of methods that do not name the constants."""
+
+        constants: Smoothness | None
+
+    class Divided(Shared, total=False):
+        """Those of methods that do not name the clients either."""
+
+        clients: Clients
+
+    class Compressed(Divided, total=False):
+        """Those of methods that do not name the compressor either."""
+
+        compressor: Required[Compressor]
 
 
 UNTOLD = {"threads", "constants", "x_star", "f_star", "lyapunov", "network"}
@@ -233,7 +256,7 @@ class DIANA(_Compressed):
         compressor: Compressor,
         clients: Clients = None,
         alpha: float | None = None,
-        **more: Any,
+        **more: Unpack[Shared],
     ) -> None:
         problem, parts = divided(problem, clients)
         self.alpha = (

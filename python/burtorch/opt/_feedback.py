@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from burtorch._core import Compressor
     from burtorch.opt._base import Vector
     from burtorch.opt._clients import Problem
+    from burtorch.opt._distributed import Compressed, Shared
 
 
 class EF14(_Compressed):
@@ -110,7 +111,7 @@ class EF21SGDM(_Compressed):
         *,
         momentum: float = 0.1,
         sampling: Sampling | None = None,
-        **more: Any,
+        **more: Unpack[Compressed],
     ) -> None:
         self.momentum = probability(momentum, "momentum")
         self.local_sampling = Nice(1) if sampling is None else sampling
@@ -280,7 +281,7 @@ class DASHA(_Compressed):
         a: float | None = None,
         compressor: Any,
         clients: Any = None,
-        **more: Any,
+        **more: Unpack[Shared],
     ) -> None:
         problem, parts = divided(problem, clients)
         omega = 0.0 if a is not None else compressor.omega(problem.d, len(parts))

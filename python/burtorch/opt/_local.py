@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from burtorch.opt._arguments import positive, probability, whole
 from burtorch.opt._base import squared
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from burtorch.opt._base import Vector
     from burtorch.opt._clients import Clients, Problem
+    from burtorch.opt._distributed import Divided, Sent
 
 
 class Scaffnew(Distributed):
@@ -55,7 +56,7 @@ class Scaffnew(Distributed):
         p: float | None = None,
         clients: Clients = None,
         constants: Smoothness | None = None,
-        **more: Any,
+        **more: Unpack[Sent],
     ) -> None:
         problem, parts = divided(problem, clients)
         if p is None:
@@ -120,7 +121,7 @@ class FedAvg(Distributed):
         local_steps: int = 1,
         cohort: Sampling | None = None,
         sampling: Sampling | None = None,
-        **more: Any,
+        **more: Unpack[Divided],
     ) -> None:
         self.local_steps = whole(local_steps, "local_steps")
         self.local_sampling = Full() if sampling is None else sampling
@@ -177,7 +178,7 @@ class Scaffold(Distributed):
         server_step: float = 1.0,
         cohort: Sampling | None = None,
         sampling: Sampling | None = None,
-        **more: Any,
+        **more: Unpack[Divided],
     ) -> None:
         self.local_steps, self.server_step = whole(local_steps, "local_steps"), positive(server_step, "server_step")
         self.local_sampling = Full() if sampling is None else sampling

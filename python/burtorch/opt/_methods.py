@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from burtorch.opt._rules import Full, Importance, Independent, Nice, Sampling, W
 
 if TYPE_CHECKING:
     from burtorch._core import FiniteSum
-    from burtorch.opt._base import Vector
+    from burtorch.opt._base import Options, Sampled, Vector
+    from burtorch.opt._clients import Clients, Problem
 
 
 def constants_of(sampling: Sampling, n: int, method: str) -> tuple[float, float]:
@@ -108,6 +109,12 @@ class GD(Method):
     _name = "sgd"
     _takes_clients = True
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, problem: Problem, x0: Any = None, *, clients: Clients = None, **more: Unpack[Sampled]
+        ) -> None: ...
+
     def theory_step(self) -> float:
         """1/L."""
         return 1.0 / self.constants.L
@@ -151,7 +158,7 @@ class SGD(Method):
         *,
         sampling: Sampling | None = None,
         eps: float | None = None,
-        **more: Any,
+        **more: Unpack[Options],
     ) -> None:
         self.eps = None if eps is None else positive(eps, "eps")
         super().__init__(problem, x0, sampling=Nice(1) if sampling is None else sampling, **more)
@@ -220,7 +227,7 @@ class LSVRG(Method):
         *,
         sampling: Sampling | None = None,
         p: float | None = None,
-        **more: Any,
+        **more: Unpack[Options],
     ) -> None:
         self.p = 1.0 / problem.n if p is None else probability(p)
         super().__init__(problem, x0, sampling=Nice(1) if sampling is None else sampling, p=self.p, **more)
@@ -270,7 +277,9 @@ class SAGA(Method):
 
     _name = "saga"
 
-    def __init__(self, problem: FiniteSum, x0: Any = None, *, sampling: Sampling | None = None, **more: Any) -> None:
+    def __init__(
+        self, problem: FiniteSum, x0: Any = None, *, sampling: Sampling | None = None, **more: Unpack[Options]
+    ) -> None:
         sampling = Nice(1) if sampling is None else sampling
         if not isinstance(sampling, (Nice, Full)):
             raise ValueError(f"SAGA supports the samplings Nice and Full, found {sampling!r}")
@@ -329,7 +338,7 @@ class PAGE(Method):
         sampling: Sampling | None = None,
         p: float | None = None,
         pl: bool = False,
-        **more: Any,
+        **more: Unpack[Options],
     ) -> None:
         sampling = Nice(1) if sampling is None else sampling
         tau = sampling.expected_size(problem.n)
