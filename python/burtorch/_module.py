@@ -11,7 +11,8 @@ from collections import deque
 from types import MemberDescriptorType, ModuleType
 from weakref import ProxyTypes
 
-from burtorch._core import Array, Parameters, Tensor, Value
+from burtorch._core import Array, Function, Parameters, Tensor, Value, Vector, array_in_place_of, array_is_traced
+from burtorch._core import array as to_array
 from burtorch._pickling import reduce_ex
 
 TYPE_CHECKING = False
@@ -20,7 +21,15 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Any
 
-__all__ = ["Module", "find_nonfinite", "load_state_dict", "named_parameters", "parameters", "state_dict"]
+__all__ = [
+    "Module",
+    "find_nonfinite",
+    "functional_call",
+    "load_state_dict",
+    "named_parameters",
+    "parameters",
+    "state_dict",
+]
 
 
 def named_parameters(model: object) -> Iterator[tuple[str, Tensor]]:
@@ -64,6 +73,63 @@ def by_name(model: object) -> dict[str, Tensor]:
                 f"{tuple(tensor.shape)}: give attributes and keys of dicts names that differ as text and have no dots"
             )
     return tensors
+
+
+def functional_call(model: Any, tensors: Mapping[str, Any], *inputs: Any, **named: Any) -> Any:
+    """``model(*inputs, **named)`` with other numbers for its Tensors, as ``torch.func.functional_call``.
+
+    Derivatives by the numbers of a model are those of this function by ``tensors``: gradients, Hessian-vector products,
+    Hessians, and steps of an optimiser that are differentiated themselves.
+
+    Args:
+        model: any model that runs on Arrays.
+        tensors: arrays, Arrays or Tensors by the names of ``named_parameters()``, of the same shapes. Tensors of the
+            model without a name here keep their numbers.
+        inputs: the arguments of the model.
+
+    Raises:
+        ValueError: an unknown name, or another shape.
+        TypeError: Arrays of a graph outside of functions that bt.grad, another transform or bt.function traces.
+
+    Example:
+        >>> import numpy as np
+        >>> import burtorch as bt
+        >>> layer = bt.nn.Linear(bt.Parameters(dtype="float64"), 2, 1)
+        >>> layer.weight.values[:] = [3.0, 4.0]
+        >>> def loss(tensors):
+        ...     return (bt.nn.functional_call(layer, tensors, np.array([1.0, 2.0])) ** 2).sum()
+        >>> now = dict(layer.named_parameters())
+        >>> bt.grad(loss)(now)
+        {'weight': array([[22., 44.]]), 'bias': array([22.])}
+        >>> bt.hvp(loss, (now,), ({"weight": np.array([[1.0, 0.0]]), "bias": np.zeros(1)},))
+        {'weight': array([[2., 4.]]), 'bias': array([2.])}
+    """
+    known = by_name(model)
+    if unknown := sorted(tensors.keys() - known.keys()):
+        raise ValueError(f"the model has no tensors named {unknown}, but {list(known)}")
+    for name, x in tensors.items():
+        found = tuple(x.shape) if hasattr(x, "shape") else _shape(x)
+        if found != tuple(known[name].shape):
+            raise ValueError(f"{name} has the shape {tuple(known[name].shape)}, found {found}")
+    if not array_is_traced():
+        if any(isinstance(x, (Array, Value, Vector)) for x in (*tensors.values(), *inputs, *named.values())):
+            raise TypeError(
+                "functional_call() takes Arrays in functions that bt.grad, another transform or bt.function traces: "
+                "give arrays, or call it there"
+            )
+        numbers = {name: _plain(x) for name, x in tensors.items()}
+        return Function(lambda given: functional_call(model, given, *inputs, **named))(numbers)
+    replaced, arrays = [known[name] for name in tensors], [to_array(x) for x in tensors.values()]
+    return array_in_place_of(replaced, arrays, lambda: model(*inputs, **named))
+
+
+def _plain(x: Any) -> Any:
+    """The numbers of a Tensor as an array of its shape; other objects unchanged."""
+    if not isinstance(x, Tensor):
+        return x
+    import numpy
+
+    return numpy.asarray(x.values).reshape(x.shape)
 
 
 class State(dict):  # type: ignore[type-arg]  # of str and array; a pickle stores no types

@@ -5,7 +5,15 @@ from __future__ import annotations
 from burtorch._built_in import GPT, MLP, CharMLP
 from burtorch._core import Parameters, Value, sample_loss
 from burtorch._layers import Embedding, Linear
-from burtorch._module import Module, find_nonfinite, load_state_dict, named_parameters, parameters, state_dict
+from burtorch._module import (
+    Module,
+    find_nonfinite,
+    functional_call,
+    load_state_dict,
+    named_parameters,
+    parameters,
+    state_dict,
+)
 from burtorch._tokens import Tokens
 from burtorch._transformer import Block, CausalSelfAttention, LayerNorm, RMSNorm
 
@@ -34,6 +42,7 @@ __all__ = [
     "RMSNorm",
     "Tokens",
     "find_nonfinite",
+    "functional_call",
     "load_model",
     "load_state_dict",
     "named_parameters",

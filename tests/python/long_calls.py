@@ -783,8 +783,8 @@ OF_ARRAYS = (
 LIKE_NUMPY = (
     "all any argmax argmin argsort attention broadcast_to clip concatenate cumprod cumsum diag diagonal dot einsum "
     "expand_dims flip hstack matmul maximum median minimum moveaxis norm outer percentile prod quantile ravel repeat "
-    "reshape roll segment_sum sort split squeeze std sum swapaxes take take_along_axis tensordot tile transpose tril triu "
-    "var vstack "
+    "reshape roll segment_sum sort split squeeze std sum swapaxes take take_along_axis tensordot tile transpose tril "
+    "triu var vstack "
 ).split()
 # Names in the op table: functions, and methods of Values, Vectors and Arrays.
 OPS = {op["name"] for op in bt.system.ops() if op["arity"] != "nullary"} | {"elu", "leaky_relu"}
@@ -795,6 +795,7 @@ short(
     *(f"Array.{method}" for method in (*OF_ARRAYS, *OPS_OF_ARRAYS)),
 )
 short("appends an instruction to a trace, or is NumPy's own function", *LIKE_NUMPY)
+short("calls a model in a trace", "nn.functional_call")
 short("makes a function", "grad", "value_and_grad", "hessian", "jacobian", "hvp", "vmap", "checkpoint")
 
 # Calls that share the code of a call in the table.

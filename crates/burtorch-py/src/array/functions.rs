@@ -421,6 +421,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(array_tensordot, m)?)?;
     m.add_function(wrap_pyfunction!(array_take_along_axis, m)?)?;
     m.add_function(wrap_pyfunction!(array_scatter_add, m)?)?;
+    m.add_function(wrap_pyfunction!(super::operands::array_in_place_of, m)?)?;
+    m.add_function(wrap_pyfunction!(super::operands::array_is_traced, m)?)?;
     m.add_function(wrap_pyfunction!(array_search, m)?)?;
     m.add_function(wrap_pyfunction!(array_sort, m)?)?;
     m.add_function(wrap_pyfunction!(array_quantiles, m)?)?;

@@ -2,19 +2,22 @@
 //!
 //! Promises: an array's numbers are copied once while they do not change. Reads no numbers of Arrays. Knows no operation.
 
+use std::cell::RefCell;
+use std::ops::Range;
+
 use burtorch_core::DType;
 use burtorch_core::array::{ArrayOp, Data, Dims, Element, Shared, ValueId};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt, PyList, PyTuple};
+use pyo3::types::{PyFloat, PyInt, PyList, PySlice, PyTuple};
 
 use super::array::PyArray;
 use super::trace::{ArrayTrace, Known, Recording, current, want_dtype};
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::buffer::type_name;
 use crate::convert::errors::{IntoPython, if_any};
-use crate::convert::numbers::{has_dtype, number_of};
-use crate::convert::refusals::meet_values;
+use crate::convert::numbers::{as_numpy, has_dtype, number_of};
+use crate::convert::refusals::{is_tracing, meet_values, needs_arrays};
 use crate::params::{PyParameter, PyParameters, PyTensor};
 
 /// An operand of an operation.
@@ -71,6 +74,64 @@ pub fn listed<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
+thread_local! {
+    /// Arrays that stand for numbers of Parameters while a model is called with them; the last one counts.
+    static GIVEN: RefCell<Vec<(Py<PyParameters>, Range<usize>, Py<PyArray>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The Array, or its part, that stands for a tensor.
+fn in_place_of<'py>(tensor: &Bound<'py, PyTensor>) -> PyResult<Option<Bound<'py, PyArray>>> {
+    let (py, owner) = (tensor.py(), tensor.get().owner());
+    let range = tensor.get().slice().range();
+    let found = GIVEN.with_borrow(|all| {
+        let holds = |of: &Range<usize>| of.start <= range.start && range.end <= of.end;
+        let found = all.iter().rev().find(|(params, of, _)| params.is(owner) && holds(of))?;
+        Some((found.1.clone(), found.2.clone_ref(py)))
+    });
+    let Some((of, array)) = found else { return Ok(None) };
+    if of == range {
+        return Ok(Some(array.into_bound(py)));
+    }
+    let flat = array.bind(py).call_method1("reshape", (-1,))?;
+    let part =
+        flat.get_item(PySlice::new(py, (range.start - of.start) as isize, (range.end - of.start) as isize, 1))?;
+    let shape: Vec<_> = tensor.get().tensor().shape().dims().to_vec();
+    Ok(Some(part.call_method1("reshape", (shape,))?.cast_into()?))
+}
+
+/// Whether a function is being traced with Arrays; a trace with Values is repeated with them.
+#[pyfunction]
+pub fn array_is_traced(py: Python<'_>) -> PyResult<bool> {
+    match current(py) {
+        None if is_tracing() => Err(needs_arrays(py, "functional_call()")),
+        found => Ok(found.is_some()),
+    }
+}
+
+/// Calls a function in which Arrays of a trace stand for tensors of the same shapes.
+#[pyfunction]
+pub fn array_in_place_of<'py>(
+    tensors: Vec<Bound<'py, PyTensor>>,
+    arrays: Vec<Bound<'py, PyArray>>,
+    function: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    /// Takes the entries back, whatever happens.
+    struct Given(usize);
+    impl Drop for Given {
+        fn drop(&mut self) {
+            let taken = GIVEN.with_borrow_mut(|all| all.split_off(self.0));
+            drop(taken);
+        }
+    }
+    let py = function.py();
+    let _given = Given(GIVEN.with_borrow(Vec::len));
+    for (tensor, array) in tensors.iter().zip(&arrays) {
+        let found = (tensor.get().owner().clone_ref(py), tensor.get().slice().range(), array.clone().unbind());
+        GIVEN.with_borrow_mut(|all| all.push(found));
+    }
+    function.call0()
+}
+
 impl<'py> Operand<'py> {
     /// The operand of an object; `None` if operations do not support it. `dtype` is that of the program.
     pub fn of(object: &Bound<'py, PyAny>, dtype: DType) -> PyResult<Option<Self>> {
@@ -79,6 +140,9 @@ impl<'py> Operand<'py> {
             return Ok(Some(Operand::Array(array.clone())));
         }
         if let Ok(tensor) = object.cast::<PyTensor>() {
+            if let Some(array) = in_place_of(tensor)? {
+                return Ok(Some(Operand::Array(array)));
+            }
             let tensor = tensor.get();
             let extents: Vec<usize> = tensor.tensor().shape().dims().iter().map(|&n| n as usize).collect();
             let dims = Dims::new(&extents).or_raise(py)?;
@@ -108,6 +172,7 @@ impl<'py> Operand<'py> {
         if !has_dtype(object)? {
             return Ok(None);
         }
+        let object = &as_numpy(object)?;
         let Some(array) = if_any(py, Array::converted(object))? else { return Ok(None) };
         let dims = Dims::new(array.shape()).or_raise(py)?;
         Ok(Some(Operand::Data(dims, data_of(&array, is_mask(object)?, dtype)?, object.clone())))
