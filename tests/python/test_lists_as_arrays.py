@@ -118,8 +118,6 @@ def test_functions_of_plain_arrays_are_those_of_arrays(name):
         "integers": (A.astype(int).tolist(), B.astype(int).tolist()),
     }
     for kind, (a, b) in kinds.items():
-        if name == "concat" and kind != "arrays":
-            continue  # joins what lists contain
         if kind == "integers":
             expected = bt.function(call)(A.astype(int) * 1.0, B.astype(int) * 1.0)
         found = call(a, b)
@@ -137,6 +135,8 @@ def test_one_axis_is_softmax_of_all():
 
 def test_the_parts_of_one_array_are_stacked():
     np.testing.assert_array_equal(bt.stack(X), X)
+    np.testing.assert_array_equal(bt.stack(bt.array(X)).data, X)
+    np.testing.assert_array_equal(bt.function(lambda x: bt.stack(x))(X), X)
     np.testing.assert_array_equal(bt.stack(A), A)
     np.testing.assert_array_equal(bt.stack([[1.0, 2.0], [3.0, 4.0]]), [[1.0, 2.0], [3.0, 4.0]])
     assert bt.inner_product(np.ones((2, 3)), np.ones(3)).tolist() == [3.0, 3.0]
@@ -147,3 +147,159 @@ def test_rows_of_several_lengths_are_errors():
     for call in (lambda x: bt.softmax(x), lambda x: bt.max(x, axis=0), lambda x: bt.stack(x)):
         with pytest.raises((ValueError, TypeError)):
             call([[1.0, 2.0], [3.0]])
+
+
+def kinds(rows):
+    """The same rows of numbers as objects with and without a gradient."""
+    with_values = [[bt.Value(rows[0][0]), *rows[0][1:]], *[list(row) for row in rows[1:]]]
+    return {
+        "Vectors": [bt.Vector(row) for row in rows],
+        "Tensors": [tensor(np.asarray(row)) for row in rows],
+        "Arrays": [bt.array(row) for row in rows],
+        "lists with a Value": with_values,
+        "a Vector and a list": [bt.Vector(rows[0]), *[list(row) for row in rows[1:]]],
+    }
+
+
+ROWWISE = {
+    "max": lambda x: bt.max(x, axis=0),
+    "min": lambda x: bt.min(x, axis=1),
+    "mean": lambda x: bt.mean(x, axis=0),
+    "logsumexp": lambda x: bt.logsumexp(x, axis=1),
+    "norm2": lambda x: bt.norm2(x, axis=0),
+    "stack": lambda x: bt.stack(x),
+    "stack of columns": lambda x: bt.stack(x, axis=1),
+}
+
+
+@pytest.mark.parametrize("name", ROWWISE)
+def test_rows_of_any_kind_keep_their_axis(name):
+    rows = [[1.0, 2.5, 0.5], [3.0, 4.0, -1.0]]
+    call = ROWWISE[name]
+    expected = call(np.array(rows))
+    for kind, x in kinds(rows).items():
+        found = call(x)
+        assert isinstance(found, bt.Array), kind
+        np.testing.assert_allclose(found.data, expected, rtol=1e-14, err_msg=kind)
+        (found**2).sum().backward()
+    traced = bt.function(lambda a, b: call([a, b]))(*map(np.array, rows))
+    np.testing.assert_allclose(traced, expected, rtol=1e-14)
+    batch = bt.vmap(lambda a, b: call([a, b]))(*(np.array([row]) for row in rows))
+    np.testing.assert_allclose(batch[0], expected, rtol=1e-14)
+
+
+def test_nested_lists_with_values_keep_their_rows():
+    rows = [[1.0, 2.5], [3.0, 4.0]]
+    v = bt.Value(1.0)
+    nested = [[v, 2.5], [3.0, 4.0]]
+    for f in (bt.softmax, bt.log_softmax, lambda x: bt.softmax(x, axis=0), lambda x: bt.inner_product(x, rows)):
+        np.testing.assert_allclose(f(nested).data, f(rows), rtol=1e-14)
+    bt.softmax(nested)[0, 0].backward()
+    p = np.exp([1.0, 2.5]) / np.exp([1.0, 2.5]).sum()
+    assert v.grad == pytest.approx(p[0] * (1 - p[0]))
+    # Vectors in a list mean their elements.
+    assert len(bt.softmax([bt.Vector([1.0, 2.0]), bt.Vector([3.0])])) == 3
+
+
+CONCATENATED = {
+    "arrays": [X, X[:2]],
+    "lists": [[1.0, 2.0], [3.0]],
+    "numbers": [1.0, 2.0],
+    "a number and a list": [1.0, [2.0, 3.0]],
+    "matrices": [A, B],
+}
+
+
+@pytest.mark.parametrize("name", CONCATENATED)
+def test_concat_joins(name):
+    parts = CONCATENATED[name]
+    expected = np.concatenate([np.atleast_1d(part) for part in parts])
+    for found in (bt.concat(parts), bt.concat(*parts), bt.concat(tuple(parts))):
+        assert isinstance(found, np.ndarray)
+        np.testing.assert_array_equal(found, expected)
+    if all(isinstance(part, np.ndarray) for part in parts):
+        np.testing.assert_array_equal(bt.function(lambda a, b: bt.concat([a, b]))(*parts), expected)
+        np.testing.assert_array_equal(bt.concat([bt.array(part) for part in parts]).data, expected)
+        joined = bt.concat([tensor(part) for part in parts])
+        np.testing.assert_array_equal(np.asarray(joined.data), expected)
+
+
+BESIDE = {
+    "maximum": lambda a, x: bt.maximum(a, x),
+    "minimum": lambda a, x: bt.minimum(x, a),
+    "logaddexp": lambda a, x: bt.logaddexp(a, x),
+    "where": lambda a, x: bt.where([True, False, True], a, x),
+    "stack": lambda a, x: bt.stack([a, x]),
+    "concat": lambda a, x: bt.concat([a, x]),
+    "inner_product": lambda a, x: bt.inner_product(a, x),
+    "solve": lambda a, x: np.linalg.solve([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [1.0, 0.0, 4.0]], a),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_lists_beside_arrays_in_functions(name):
+    call, other = BESIDE[name], [2.0, 1.0, 5.0]
+    expected = call(X, np.array(other))
+    np.testing.assert_allclose(call(bt.array(X), other).data, expected, rtol=1e-14)
+    np.testing.assert_allclose(bt.function(lambda x: call(x, other))(X), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["max", "min", "mean", "logsumexp", "norm2"])
+def test_the_axis_of_a_vector(name):
+    call = getattr(bt, name)
+    for x in (bt.Vector(X), tensor(X)):
+        found = call(x, axis=0)
+        assert found.shape == ()
+        np.testing.assert_allclose(found.data, call(X), rtol=1e-14)
+    assert call(bt.Vector(X), axis=0, keepdims=True).shape == (1,)
+    assert bt.softmax(tensor(X), axis=0).shape == (3,)
+
+
+def test_functions_that_only_arrays_have_take_tensors():
+    w = tensor(np.array([1.5, np.nan, -2.5]))
+    for f in (np.isnan, np.isfinite, np.isinf, np.trunc, np.degrees, np.fabs, np.signbit):
+        np.testing.assert_array_equal(f(w).data, f(np.array([1.5, np.nan, -2.5])))
+
+
+def test_mixed_arguments_of_a_traced_function():
+    f = bt.function(lambda w, x: bt.sum((x * w) ** 2))
+    x, numbers = np.ones((2, 3)), np.array([1.0, 2.0, 3.0])
+    w = tensor(numbers)
+    loss = f(w, x)
+    loss.backward()
+    assert float(loss.data) == f(numbers, x) == 28.0
+    assert list(w.grads) == [4.0, 8.0, 12.0]
+    v = bt.Value(2.0)
+    loss = f(v, x)
+    loss.backward()
+    assert (float(loss.data), v.grad) == (24.0, 24.0)
+    u = bt.Vector(numbers)
+    f(u, x).backward()
+    assert list(u.grad) == [4.0, 8.0, 12.0]
+    f({"w": w}["w"], x).backward()
+
+
+def test_a_checkpoint_without_arguments_keeps_the_gradient():
+    w = tensor(np.array([1.0, 2.0]))
+    bt.checkpoint(lambda: (w * w).sum() * 3.0)().backward()
+    assert list(w.grads) == [6.0, 12.0]
+
+
+def test_other_numbers_of_inputs_than_a_layer_has():
+    params = bt.Parameters(dtype="float64", seed=1)
+    w = params.tensor((2, 3), init="normal")
+    layers = [
+        bt.nn.Linear(params, 3, 2, bias=False), bt.nn.Linear(params, 3, 2),
+        bt.nn.Linear(params, 3, 2, activation="tanh"), lambda x: bt.affine(w, x), lambda x: bt.affine(w, [x]),
+    ]  # fmt: skip
+    for layer in layers:
+        for n in (1, 2, 4, 6):
+            with pytest.raises(ValueError, match=rf"weight of shape \(2, 3\) expects 3 scalars for x, found {n}"):
+                layer(bt.Vector(np.ones(n)))
+        assert len(layer(bt.Vector(np.ones(3)))) == 2
+    with pytest.raises(ValueError, match="two dimensions"):
+        bt.affine(params.tensor((2, 2, 3)), bt.Vector(np.ones(3)))
+    layer = layers[0]
+    oracle = bt.Oracle(lambda x, y: bt.sum(layer(x)) - y, params=params)
+    with pytest.raises(ValueError, match=r"expects 3 scalars|shapes|equal"):
+        oracle(np.ones((4, 2)), np.zeros(4))

@@ -247,7 +247,7 @@ pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut 
 }
 
 /// A Vector or Tensor as an Array; other objects unchanged.
-fn with_one_axis<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub fn with_one_axis<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     match is_many(x) {
         true if is_tracing() => Err(needs_arrays(x.py(), "a reduction with axis=")),
         true => array_of(x.clone(), &PyTuple::empty(x.py())).map(Bound::into_any),

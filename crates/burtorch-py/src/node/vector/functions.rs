@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::arguments::{Operand, all_nodes, all_views, appended, atomically, common_owner, n_scalars, read_by};
+use super::elementwise::with_one_axis;
 use super::joined;
 use super::plain::{are_plain, or_plain};
 use super::{PyVector, finish, numpy, wrap, wrap_pending};
@@ -405,6 +406,7 @@ fn softmax_along<'py>(op: Op, x: &Bound<'py, PyAny>, axis: Option<isize>) -> PyR
     let x = &match with_rows(x)? {
         Some(x) => x,
         None if any_array(std::slice::from_ref(x)) => x.clone(),
+        None if axis.is_some() => listed(&with_one_axis(x)?)?,
         None => listed(&shaped(x)?)?,
     };
     if any_array(std::slice::from_ref(x)) {
