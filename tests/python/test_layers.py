@@ -65,7 +65,7 @@ def test_layers_are_copied_called_by_keyword_and_refuse_invalid_arguments() -> N
     for _ in range(2):
         assert list(again(x=x).data) == list(layer(x).data)
         assert list(layer(rows.rows([1])).data) == list(layer(table.rows([1])).data)
-        with pytest.raises(ValueError, match="affine"):
+        with pytest.raises(ValueError, match="a dense layer with a weight"):
             layer(bt.current_graph().vector([1.0, 2.0, 3.0]))
     with pytest.raises(TypeError):
         layer()

@@ -119,8 +119,13 @@ pub fn array_in_place_of<'py>(
     struct Given(usize);
     impl Drop for Given {
         fn drop(&mut self) {
-            let taken = GIVEN.with_borrow_mut(|all| all.split_off(self.0));
-            drop(taken);
+            let take = |all: &RefCell<Vec<_>>| {
+                let mut all = all.try_borrow_mut().ok()?;
+                let first = self.0.min(all.len());
+                Some(all.split_off(first))
+            };
+            // Dropped after the list is free again: that may run Python code.
+            drop(GIVEN.try_with(take));
         }
     }
     let py = function.py();

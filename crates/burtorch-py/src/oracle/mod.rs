@@ -27,7 +27,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::compress::{PyCompressor, PyDraw};
 use crate::convert::arguments::Count;
 use crate::convert::buffer::{CallerMemory, read_numbers, type_name};
-use crate::convert::errors::if_any;
+use crate::convert::errors::{if_any, instead};
 use crate::convert::exclusive::Guarded;
 use crate::convert::gc::collected;
 use crate::convert::numbers::{argument_number, optional_number};
@@ -167,9 +167,9 @@ impl PyOracle {
                 let function = CallableEngine::new(model, params.clone_ref(py), lanes, total)?;
                 (Box::new(function), params)
             }
-            Err(_) => {
-                let found = type_name(model);
-                return Err(PyTypeError::new_err(format!("expected a model or a callable model(x, y), found {found}")));
+            Err(error) => {
+                let message = format!("expected a model or a callable model(x, y), found {}", type_name(model));
+                return Err(instead(py, error, PyTypeError::new_err(message)));
             }
         };
         Ok(PyOracle {

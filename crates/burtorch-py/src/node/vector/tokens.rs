@@ -101,7 +101,7 @@ fn token_affine<'py>(
         cell.need_kernels("token_affine")?;
         attach(py, cell, std::iter::once(weight).chain(bias).map(|tensor| tensor.get().owner()))?;
         let x = x.iter().map(|x| tokens_in(py, cell, x.get(), n)).collect::<PyResult<Vec<_>>>()?;
-        check_inputs(weight.get(), x.iter().map(|x| x.range().len()).sum::<usize>() / n.max(1))?;
+        check_inputs(weight.get(), x.iter().map(|x| x.width()).sum())?;
         let (w, b) = (weight.get().slice(), bias.map(|bias| bias.get().slice()));
         let parameters = &cell.parameters;
         let graph = &mut cell.graph;
