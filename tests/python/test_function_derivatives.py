@@ -142,3 +142,12 @@ def test_scipy_solves_and_fits():
     residuals = bt.function(lambda p: [p[0] * (p[1] * tk).exp() - yk for tk, yk in zip(t, data)])
     fitted = scipy.optimize.least_squares(residuals, [1.0, -1.0], jac=residuals.jacobian)
     np.testing.assert_allclose(fitted.x, [2.0, -1.3], rtol=1e-8)
+
+
+def test_the_weights_of_vjp_may_be_integers():
+    f = bt.function(lambda x: [x[0] * x[1], x[1] ** 2])
+    for dtype in (np.int8, np.int64, np.uint8, bool, np.float32):
+        value, gradient = f.vjp(np.array([2.0, 3.0]), np.ones(2, dtype))
+        assert (list(value), list(gradient)) == ([6.0, 9.0], [3.0, 8.0])
+    with pytest.raises((TypeError, ValueError)):
+        f.vjp(np.array([2.0, 3.0]), np.ones(2, complex))

@@ -74,9 +74,12 @@ pub fn listed<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
+/// Numbers of Parameters, and the Array that stands for them.
+type InPlace = (Py<PyParameters>, Range<usize>, Py<PyArray>);
+
 thread_local! {
-    /// Arrays that stand for numbers of Parameters while a model is called with them; the last one counts.
-    static GIVEN: RefCell<Vec<(Py<PyParameters>, Range<usize>, Py<PyArray>)>> = const { RefCell::new(Vec::new()) };
+    /// While a model is called with other numbers; the last one counts.
+    static GIVEN: RefCell<Vec<InPlace>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The Array, or its part, that stands for a tensor.

@@ -121,10 +121,20 @@ fn record_beside(
     let first = dtype.filter(|_| !options.has_dtype).unwrap_or(options.dtype);
     wanted_dtype();
     let traced = record(first);
-    match wanted_dtype() {
+    let traced = match wanted_dtype() {
         Some(wanted) if wanted != first && !options.has_dtype && dtype.is_none() => record(wanted),
         _ => traced,
+    }?;
+    let limit = options.max_nodes as usize;
+    if traced.path.program.instrs().len() > limit {
+        let name = call.with(|state| state.name.clone())?;
+        let message = format!(
+            "{name} needs more than {limit} operations on arrays; shorten its loops, use bt.scan or bt.fori_loop, or raise \
+             max_nodes= of bt.function"
+        );
+        return Err(derived(call.py(), "TraceError", message));
     }
+    Ok(traced)
 }
 
 /// Adds a trace to the state.

@@ -14,7 +14,7 @@ use super::pytree::{GivenArguments, Tree};
 use super::state::Path;
 use super::transform::Argnums;
 use super::transforms::call_derived;
-use crate::convert::arrays::{Kind, filled};
+use crate::convert::arrays::{Array, Kind, filled};
 use crate::convert::errors::{IntoPython, derived};
 
 /// Runs `f` on the path for these arguments; it must return one Value.
@@ -104,9 +104,13 @@ pub fn vjp<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     };
     let mut seeds = Vec::new();
     let found = Tree::of(&weights, &mut seeds, 0).map_err(|wrong| wrong.into_python(py, "the weights of vjp()"))?;
-    let GivenArguments::Numbers(_) = found else {
-        return Err(PyTypeError::new_err("the weights of vjp() must be numbers"));
-    };
+    // Integers, or of several axes.
+    let array = if matches!(found, GivenArguments::Numbers(_)) { None } else { Array::of(&weights) };
+    match (found, array) {
+        (GivenArguments::Numbers(_), _) => {}
+        (_, Some(array)) => seeds = array.floats(),
+        _ => return Err(PyTypeError::new_err("the weights of vjp() must be numbers")),
+    }
     let found = with_program(&call, &arguments, |path| {
         let n = path.program.outputs().len();
         if seeds.len() != n {

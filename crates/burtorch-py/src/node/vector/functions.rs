@@ -270,7 +270,7 @@ fn with_axes<'py>(
     all: &[Bound<'py, PyAny>],
     function: impl FnOnce(&[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let all = all.iter().map(|x| Ok(with_rows(x)?.map_or_else(|| listed(x), Ok)?)).collect::<PyResult<Vec<_>>>()?;
+    let all = all.iter().map(|x| with_rows(x)?.map_or_else(|| listed(x), Ok)).collect::<PyResult<Vec<_>>>()?;
     if any_array(&all) {
         return function(&all).map(Some);
     }
