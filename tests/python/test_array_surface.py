@@ -601,7 +601,7 @@ def test_cross_entropy_takes_known_logits_and_plain_arrays():
     np.testing.assert_allclose(traced(classes), expected, rtol=1e-12)
     alone = bt.function(lambda k, x: bt.softmax_cross_entropy(rows[0], k) * x)
     np.testing.assert_allclose(alone(np.int64(2), np.ones(2)), [expected[0]] * 2, rtol=1e-12)
-    with pytest.raises(TypeError, match="takes a Vector, an Array or an array as logits, found str"):
+    with pytest.raises(TypeError, match="takes a Vector, an Array or a NumPy array as logits, found str"):
         bt.softmax_cross_entropy("logits", 1)
 
 
