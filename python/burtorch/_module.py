@@ -111,7 +111,7 @@ def functional_call(model: Any, tensors: Mapping[str, Any], *inputs: Any, **name
         found = tuple(x.shape) if hasattr(x, "shape") else _shape(x)
         if found != tuple(known[name].shape):
             raise ValueError(f"{name} has the shape {tuple(known[name].shape)}, found {found}")
-    if not array_is_traced():
+    if not array_is_traced("functional_call()"):
         if any(isinstance(x, (Array, Value, Vector)) for x in (*tensors.values(), *inputs, *named.values())):
             raise TypeError(
                 "functional_call() takes Arrays in functions that bt.grad, another transform or bt.function traces: "

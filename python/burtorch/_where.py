@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burtorch._core import Array, Tensor, Value, Vector, array_of, array_where, concat, parameter
+from burtorch._core import Array, Tensor, Value, Vector, array_is_traced, array_of, array_where, concat, parameter
 from burtorch._core import max as _max
 from burtorch._core import min as _min
 
@@ -40,10 +40,17 @@ def where(cond: Any, a: Any, b: Any) -> Any:
     if isinstance(cond, (str, bytes, dict, set, frozenset)):
         found = type(cond).__name__
         raise TypeError(f"where() takes a bool, a number, a Value or an array of them as its condition, found {found}")
-    if any(isinstance(x, Array) for x in (cond, a, b)):
+    tensors = [x for x in (a, b) if isinstance(x, Tensor)]
+    has_axes = any(x.ndim > 1 for x in tensors) or getattr(cond, "ndim", 0) > 1
+    is_of_arrays = bool(tensors) and (array_is_traced("where() of a Tensor") or has_axes)
+    if is_of_arrays or any(isinstance(x, Array) for x in (cond, a, b)):
         return array_where(cond, a, b)
     if not _has_graph(a) and not _has_graph(b):
         return _of_numbers(cond, a, b)
+    if isinstance(cond, (list, tuple)) and any(isinstance(c, (list, tuple)) for c in cond):
+        raise ValueError(
+            "where() of Values and Vectors takes a condition of one axis, found rows; use Arrays of bt.array"
+        )
     if _is_scalar(cond):
         lengths = [len(x) for x in (a, b) if not _is_scalar(x)]
         if not lengths:
@@ -159,7 +166,7 @@ def _of_numbers(cond: Any, a: Any, b: Any) -> Any:
             if isinstance(a, Real) and isinstance(b, Real) and "m" not in kinds:
                 return a if cond else b
     elif not hasattr(cond, "dtype"):
-        cond = [bool(c) for c in cond]
+        cond = _truths(cond)
     import numpy
 
     chosen = numpy.where(cond, a, b)
@@ -167,6 +174,11 @@ def _of_numbers(cond: Any, a: Any, b: Any) -> Any:
     if chosen.dtype.kind not in "biuf" or any(isinstance(x, numpy.ndarray) and hasattr(x, "mask") for x in (a, b)):
         raise TypeError("where() expects Values, Vectors, real numbers or arrays of them to choose from")
     return chosen
+
+
+def _truths(cond: Any) -> list[Any]:
+    """The conditions of a sequence, or of rows of them."""
+    return [_truths(c) if isinstance(c, (list, tuple)) else bool(c) for c in cond]
 
 
 def _is_scalar(x: Any) -> bool:

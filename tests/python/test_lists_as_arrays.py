@@ -303,3 +303,14 @@ def test_other_numbers_of_inputs_than_a_layer_has():
     oracle = bt.Oracle(lambda x, y: bt.sum(layer(x)) - y, params=params)
     with pytest.raises(ValueError, match=r"expects 3 scalars|shapes|equal"):
         oracle(np.ones((4, 2)), np.zeros(4))
+
+
+def test_nested_lists_are_conditions():
+    mask = [[True, False], [False, True]]
+    expected = np.where(mask, A, B)
+    assert bt.where(mask, A, B).tolist() == bt.where(tuple(map(tuple, mask)), A, B).tolist() == expected.tolist()
+    assert bt.where(mask, 1.0, 0.0).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert bt.where(mask, bt.array(A), B).data.tolist() == expected.tolist()
+    assert bt.function(lambda a: bt.where(mask, a, B))(A).tolist() == expected.tolist()
+    with pytest.raises(ValueError, match="a condition of one axis"):
+        bt.where(mask, bt.Vector([1.0, 2.0]), 0.0)

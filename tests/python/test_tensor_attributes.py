@@ -226,3 +226,23 @@ def test_a_traced_function_takes_a_tensor(shape):
         np.testing.assert_allclose(f.grad(w), 2 * numbers)
         np.testing.assert_allclose(f.value_and_grad(w)[1], 2 * numbers)
         np.testing.assert_allclose(bt.grad(f)(w), 2 * numbers)
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (3,)])
+def test_a_known_mask_chooses_from_a_tensor(shape):
+    params, w = made(shape)
+    numbers = np.array(w.values).reshape(shape)
+    mask = numbers > 0
+    for known in (mask, mask.tolist()):
+        for where in (lambda w, known=known: bt.where(known, w, 0.5), lambda w, known=known: bt.where(known, 0.5, w)):
+            expected = where(numbers)
+            params.zero_grad()
+            bt.sum(bt.array(where(w)) ** 2).backward()
+            by_arrays = bt.grad(lambda a, where=where: bt.sum(where(a) ** 2))(numbers)
+            np.testing.assert_allclose(np.array(params.grads).reshape(shape), by_arrays)
+            traced = bt.function(lambda x, where=where: bt.sum(where(w)) * x)
+            assert traced(2.0) == pytest.approx(2.0 * expected.sum())
+            rows = bt.vmap(lambda x, where=where: bt.sum(where(w)) * x)(np.ones(3))
+            np.testing.assert_allclose(rows, [expected.sum()] * 3)
+            oracle = bt.Oracle(lambda x, where=where: bt.sum(where(w)) * bt.where(x > 0, x, 0.0), params=params)
+            assert oracle(np.array([1.0, -1.0]))[0] == pytest.approx(expected.sum() / 2)

@@ -102,11 +102,11 @@ fn in_place_of<'py>(tensor: &Bound<'py, PyTensor>) -> PyResult<Option<Bound<'py,
     Ok(Some(part.call_method1("reshape", (shape,))?.cast_into()?))
 }
 
-/// Whether a function is being traced with Arrays; a trace with Values is repeated with them.
+/// Whether a function is being traced with Arrays; a trace with Values is repeated with them, because of `what`.
 #[pyfunction]
-pub fn array_is_traced(py: Python<'_>) -> PyResult<bool> {
+pub fn array_is_traced(py: Python<'_>, what: &str) -> PyResult<bool> {
     match current(py) {
-        None if is_tracing() => Err(needs_arrays(py, "functional_call()")),
+        None if is_tracing() => Err(needs_arrays(py, what)),
         found => Ok(found.is_some()),
     }
 }
