@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import operator
 
 import numpy
@@ -246,7 +247,9 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) ->
         >>> bt.grad(lambda m: (bt.segment_sum(m, to, 4) ** 2).sum())(messages)
         array([10.,  4., 10.])
     """
-    data, ids = operand(data), operand(segment_ids)
+    data, ids = array(data), array(segment_ids)
+    if isinstance(ids, numpy.ndarray) and not ids.size:
+        ids = ids.astype(int)
     if ids.dtype.kind not in "iu":
         raise TypeError(f"segment_ids must be integers, found {ids.dtype}")
     if ids.shape != data.shape[: ids.ndim]:
@@ -255,21 +258,23 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) ->
         if isinstance(ids, Array):
             raise TypeError("segment_sum() needs num_segments, because a shape does not depend on an Array of ids")
         num_segments = int(ids.max()) + 1 if ids.size else 0
-    sums = numpy.zeros((operator.index(num_segments), *data.shape[ids.ndim :]))
+    kind = numpy.int64 if data.dtype.kind in "iub" else numpy.float64
+    sums = numpy.zeros((operator.index(num_segments), *data.shape[ids.ndim :]), kind)
 
     def summed(data: Any, ids: Any) -> Any:
-        return _core.array_scatter_add(sums, ids, data)
+        return _core.array_segment_sum(sums, ids, data)
 
     is_traced = isinstance(data, Array) or isinstance(ids, Array)
     return summed(data, ids) if is_traced else _core.array_evaluated(summed, data, ids)
 
 
 class At:
-    """``x.at``: copies of an Array with other numbers at some places, with the names of JAX.
+    """``x.at``: copies of an Array with other elements at some places, with the names of JAX.
 
-    ``x.at[index].set(y)`` has the numbers of ``y`` there; ``add``, ``subtract``, ``multiply``, ``divide``, ``min`` and
-    ``max`` combine both, and ``get()`` is ``x[index]``. The index is any of ``x[index]``. Where one place is named
-    several times, ``add`` and ``subtract`` add all numbers; the others need different places.
+    ``x.at[index].set(y)`` has the elements of ``y`` there; ``add``, ``subtract``, ``multiply``, ``divide``, ``power``,
+    ``min`` and ``max`` combine both, and ``get()`` is ``x[index]``. The index is any of ``x[index]``. Where it names a
+    place several times, all numbers are combined, in order, and ``set`` leaves the last one, as NumPy does. The result
+    has the wider type of both, so integers stay integers. A loop changes its own Array in place.
 
     Example:
         >>> import numpy as np
@@ -290,13 +295,20 @@ class At:
 class Place:
     """``x.at[index]``."""
 
-    __slots__ = ("_index", "_places", "_x")
+    __slots__ = ("_at", "_index", "_into", "_shape", "_x")
 
     def __init__(self, x: Array, index: Any) -> None:
+        self._x, self._index = x, index
+        self._at: Any
+        if isinstance(index, Array) and index.dtype.kind in "iu" and x.ndim:
+            # Rows of x, by the index itself.
+            self._into, self._at, self._shape = x, index, (*index.shape, *x.shape[1:])
+            return
         numbers: Any = numpy.arange(x.size).reshape(x.shape)
         if is_array(index):
             numbers = _core.array_of(numbers, *([x] if isinstance(x, Array) else ()))
-        self._x, self._index, self._places = x, index, numbers[index]
+        places: Any = array(numbers[index])
+        self._into, self._at, self._shape = x.reshape(-1), places.reshape(-1), places.shape
 
     def get(self) -> Any:
         """The elements there."""
@@ -304,40 +316,52 @@ class Place:
 
     def add(self, values: Any) -> Any:
         """With these numbers, broadcast to the shape of the places, added there."""
-        return self._scattered(self._x, values)
+        return self._scattered(_core.array_scatter_add, values)
 
     def subtract(self, values: Any) -> Any:
         return self.add(-operand(values))
 
     def set(self, values: Any) -> Any:
-        """With these numbers there."""
-        places = self._places
-        if not isinstance(places, Array):
-            if numpy.unique(places).size < numpy.size(places):
-                raise ValueError("several numbers for one place: only add() and subtract() take an index twice")
-            is_set = numpy.zeros(self._x.shape, bool)
-            is_set.reshape(-1)[places] = True
-        else:
-            is_set = self._scattered(numpy.zeros(self._x.shape), 1.0) > 0.0
-        return _core.array_where(is_set, self._scattered(numpy.zeros(self._x.shape), values), self._x)
+        """With these elements, broadcast to the shape of the places, there."""
+        return self._scattered(_core.array_scatter_set, values)
 
     def multiply(self, values: Any) -> Any:
-        return self.set(self.get() * operand(values))
+        return self._combined(operator.mul, values)
 
     def divide(self, values: Any) -> Any:
-        return self.set(self.get() / operand(values))
+        return self._combined(operator.truediv, values)
+
+    def power(self, values: Any) -> Any:
+        return self._combined(operator.pow, values)
 
     def min(self, values: Any) -> Any:
-        return self.set(numpy.minimum(self.get(), operand(values)))
+        return self._combined(numpy.minimum, values)
 
     def max(self, values: Any) -> Any:
-        return self.set(numpy.maximum(self.get(), operand(values)))
+        return self._combined(numpy.maximum, values)
 
-    def _scattered(self, x: Any, values: Any) -> Any:
-        places = self._places if isinstance(self._places, Array) else numpy.asarray(self._places)
-        numbers = broadcast_to(_core.array_of(operand(values), self._x), places.shape).reshape(-1)
-        flat = places.reshape(-1)
-        return _core.array_scatter_add(x.reshape(-1), flat, numbers).reshape(x.shape)
+    def _numbers(self, values: Any) -> Any:
+        """Numbers for all places."""
+        numbers = broadcast_to(_core.array_of(operand(values), self._into), self._shape)
+        return numbers.reshape((*self._at.shape, *self._into.shape[1:]))
+
+    def _scattered(self, scatter: Any, values: Any) -> Any:
+        return scatter(self._into, self._at, self._numbers(values)).reshape(self._x.shape)
+
+    def _combined(self, of: Any, values: Any) -> Any:
+        into, at, n = self._into, self._at, math.prod(self._at.shape)
+        if n < 2 or (not isinstance(at, Array) and numpy.unique(at).size == n):
+            return self.set(of(self.get(), operand(values)))
+        # Places may be equal: one after the other.
+        at = _core.array_of(at.reshape(-1), into)
+        numbers = self._numbers(values).reshape((n, *into.shape[1:]))
+        if into.dtype != (combined := of(into[:1], numbers[:1])).dtype:
+            into = into.astype(combined.dtype)
+
+        def step(k: Any, x: Any) -> Any:
+            return _core.array_scatter_set(x, at[k], of(x[at[k]], numbers[k]))
+
+        return _core.fori_loop(0, n, step, into).reshape(self._x.shape)
 
 
 @public

@@ -6,15 +6,17 @@ Promises that a call has the numbers of the model's ``logits``, with a gradient;
 from __future__ import annotations
 
 from burtorch import _core
-from burtorch._core import Array, TokenIds
-from burtorch._layers import Linear, as_rows, of_rows
+from burtorch._core import Array, affine
+from burtorch._layers import Linear, as_rows, embedded, of_rows
 from burtorch._module import Module
 from burtorch._tokens import Tokens
+from burtorch._transformer import attention_of_heads, layer_norm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
+
+    from burtorch._layers import Activation
 
 __all__ = ["GPT", "MLP", "CharMLP"]
 
@@ -83,12 +85,16 @@ class MLP(_core.MLP, Module):
 class GPT(_core.GPT, Module):
     __doc__ = _core.GPT.__doc__
 
-    def __call__(self, tokens: Sequence[int] | TokenIds) -> Any:
+    def __call__(self, tokens: Any) -> Any:
         """The logits of the symbol after each token: Tokens on the current graph; for an array or a list with one text
-        per row, an array of shape (texts, tokens, vocab).
+        per row, an array of shape (texts, tokens, vocab); an Array for an Array, and in functions traced with Arrays.
 
         Raises IndexError for a token outside the vocabulary, ValueError for no tokens or more than the context.
         """
+        if isinstance(tokens, Array):
+            return self._of_arrays(tokens)
+        if _core.array_is_traced():
+            return self._of_arrays(_core.array(tokens if hasattr(tokens, "dtype") else list(tokens)))
         ids = tokens_of_batch(tokens, self.vocab)
         if ids is None:
             return Tokens(self._append(tokens), len(tokens))
@@ -97,3 +103,27 @@ class GPT(_core.GPT, Module):
         dtype = numpy.asarray(self.params.values).dtype
         logits = [self.logits(row) for row in ids]
         return numpy.array(logits, dtype).reshape(len(ids), ids.shape[1], self.vocab)
+
+    def _of_arrays(self, tokens: Array) -> Array:
+        """The logits by operations on Arrays, in the order of the core's layers."""
+        if tokens.ndim == 0 or tokens.shape[-1] == 0:
+            raise ValueError("a GPT takes at least one token")
+        tensors = dict(self.named_tensors())
+
+        def dense(x: Any, name: str, activation: Activation | None = None) -> Any:
+            return affine(tensors[f"{name}.weight"], x, tensors.get(f"{name}.bias"), activation)
+
+        def norm(x: Any, name: str) -> Any:
+            return layer_norm(x, tensors[f"{name}.weight"], tensors[f"{name}.bias"], self.eps)
+
+        x: Any = embedded(tensors["tokens"], tensors["positions"], tokens)
+        for k in range(self.layers):
+            block = f"blocks.{k}"
+            y = norm(x, f"{block}.norm1")
+            q, key, v = (dense(y, f"{block}.attention.{name}") for name in ("query", "key", "value"))
+            x = x + dense(attention_of_heads(q, key, v, self.heads), f"{block}.attention.output")
+            x = x + dense(dense(norm(x, f"{block}.norm2"), f"{block}.up", "relu"), f"{block}.down")
+        if self.final_norm:
+            x = norm(x, "norm")
+        logits: Array = dense(x, "head")
+        return logits

@@ -61,13 +61,17 @@ class Embedding(_core.RowsCall, Module):
         def __call__(self, tokens: Array) -> Array: ...
         @overload
         def __call__(self, tokens: Sequence[int] | TokenIds) -> Tokens: ...
+        @overload
+        def __call__(self, tokens: Any) -> Any: ...
 
     def __call__(self, tokens: Any) -> Any:
         """The rows of ``tokens`` on the current graph, as activations; an Array of shape (..., n, width) for one of
-        integers.
+        integers, for an array of several texts, and in functions that are traced with Arrays.
 
         Raises IndexError for an unknown symbol, ValueError for no tokens or more than the positions.
         """
+        if not isinstance(tokens, Array) and is_of_arrays(tokens):
+            tokens = _core.array(tokens if hasattr(tokens, "dtype") else list(tokens))
         if isinstance(tokens, Array):
             return embedded(self.weight, self.positions, tokens)
         return Tokens(token_embedding(self.weight, self.positions, tokens), len(tokens))
@@ -229,7 +233,7 @@ def of_rows(module: Module, layers: Sequence[Linear], x: Any, table: Any = None)
 
     def forward(x: Any) -> Any:
         if table is not None:
-            x = table[x].reshape((x.shape[0], x.shape[1] * table.shape[1]))
+            x = rows_of(table, x).reshape((x.shape[0], x.shape[1] * table.shape[1]))
         for weight, bias, activation in parts:
             x = affine(weight, x, bias, activation)
         return x
@@ -237,9 +241,22 @@ def of_rows(module: Module, layers: Sequence[Linear], x: Any, table: Any = None)
     return traced(module, forward)(x)
 
 
+def rows_of(table: Tensor, tokens: Array) -> Array:
+    """Rows of a table by ids, which count from 0 alone."""
+    if tokens.dtype.kind not in "iu":
+        raise IndexError(f"tokens must be integers, found {tokens.dtype}")
+    rows: Array = _core.gather(_core.array(table), tokens)
+    return rows
+
+
+def is_of_arrays(tokens: Any) -> bool:
+    """Whether plain token ids stand for an Array: those of several texts, and all in a function traced with Arrays."""
+    return _core.array_is_traced() or getattr(tokens, "ndim", 1) > 1
+
+
 def embedded(table: Tensor, positions: Tensor | None, tokens: Array) -> Array:
     """Rows of a table, and of positions along the last axis of the tokens."""
-    rows = _core.array(table).take(tokens, 0)
+    rows = rows_of(table, tokens)
     if positions is None or tokens.ndim == 0:
         return rows
     n = tokens.shape[-1]

@@ -11,13 +11,24 @@ from collections import deque
 from types import MemberDescriptorType, ModuleType
 from weakref import ProxyTypes
 
-from burtorch._core import Array, Function, Parameters, Tensor, Value, Vector, array_in_place_of, array_is_traced
+from burtorch._core import (
+    Array,
+    Function,
+    Parameters,
+    Tensor,
+    Value,
+    Vector,
+    array_in_place_of,
+    array_is_traced,
+    checkpoint,
+    parameter,
+)
 from burtorch._core import array as to_array
 from burtorch._pickling import reduce_ex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
     from typing import Any
 
@@ -87,9 +98,11 @@ def functional_call(model: Any, tensors: Mapping[str, Any], *inputs: Any, **name
             model without a name here keep their numbers.
         inputs: the arguments of the model.
 
+    Outside of traced functions the result is an Array with the gradients of Arrays, Values and Tensors among the
+    arguments, which runs the model once more in a backward pass, or plain numbers if there are none.
+
     Raises:
         ValueError: an unknown name, or another shape.
-        TypeError: Arrays of a graph outside of functions that bt.grad, another transform or bt.function traces.
 
     Example:
         >>> import numpy as np
@@ -112,24 +125,52 @@ def functional_call(model: Any, tensors: Mapping[str, Any], *inputs: Any, **name
         if found != tuple(known[name].shape):
             raise ValueError(f"{name} has the shape {tuple(known[name].shape)}, found {found}")
     if not array_is_traced("functional_call()"):
-        if any(isinstance(x, (Array, Value, Vector)) for x in (*tensors.values(), *inputs, *named.values())):
-            raise TypeError(
-                "functional_call() takes Arrays in functions that bt.grad, another transform or bt.function traces: "
-                "give arrays, or call it there"
-            )
-        numbers = {name: _plain(x) for name, x in tensors.items()}
-        return Function(lambda given: functional_call(model, given, *inputs, **named))(numbers)
+        tensors = {name: _without_values(x) for name, x in tensors.items()}
+        inputs = tuple(map(_without_values, inputs))
+        named = {name: _without_values(x) for name, x in named.items()}
+        if any(_holds(x, (Array, Tensor)) for x in (*tensors.values(), *inputs, *named.values())):
+            return _called_apart(model, tensors, inputs, named)
+        return Function(lambda given: functional_call(model, given, *inputs, **named))(tensors)
     replaced, arrays = [known[name] for name in tensors], [to_array(x) for x in tensors.values()]
-    return array_in_place_of(replaced, arrays, lambda: model(*inputs, **named))
+    return array_in_place_of(replaced, arrays, lambda: _as_arrays(model(*inputs, **named)))
 
 
-def _plain(x: Any) -> Any:
-    """The numbers of a Tensor as an array of its shape; other objects unchanged."""
-    if not isinstance(x, Tensor):
-        return x
-    import numpy
+def _without_values(x: Any) -> Any:
+    """Values, a Vector, or lists with such as an Array with their gradients; other objects unchanged."""
+    return to_array(x) if _holds(x, (Value, Vector)) else x
 
-    return numpy.asarray(x.values).reshape(x.shape)
+
+def _holds(x: Any, kinds: tuple[type, ...]) -> bool:
+    parts = x.values() if isinstance(x, dict) else x if isinstance(x, (list, tuple)) else ()
+    return isinstance(x, kinds) or any(_holds(part, kinds) for part in parts)
+
+
+def _called_apart(model: Any, tensors: Mapping[str, Any], inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """A call outside of traces, as one operation on the Arrays and Tensors among its arguments."""
+    arguments: dict[str, Mapping[Any, Any]] = {"tensors": tensors, "inputs": dict(enumerate(inputs)), "named": named}
+    moving = {
+        kind: {key: x for key, x in all_of.items() if _holds(x, (Array, Tensor))} for kind, all_of in arguments.items()
+    }
+
+    def called(*moved: Any) -> Any:
+        now = [
+            {**arguments[kind], **dict(zip(moving[kind], part, strict=True))}
+            for kind, part in zip(moving, moved, strict=True)
+        ]
+        return functional_call(model, now[0], *now[1].values(), **now[2])
+
+    return checkpoint(called)(*(list(part.values()) for part in moving.values()))
+
+
+def _as_arrays(found: Any) -> Any:
+    """The result of a model with an Array for each of its Tensors."""
+    if isinstance(found, (Tensor, parameter)):
+        return to_array(found)
+    if isinstance(found, dict):
+        return type(found)((key, _as_arrays(part)) for key, part in found.items())
+    if isinstance(found, tuple) and hasattr(found, "_fields"):
+        return type(found)(*map(_as_arrays, found))
+    return type(found)(map(_as_arrays, found)) if type(found) in (list, tuple) else found
 
 
 class State(dict):  # type: ignore[type-arg]  # of str and array; a pickle stores no types

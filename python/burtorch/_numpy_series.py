@@ -370,16 +370,15 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     """With weights, the sums of those of equal numbers; the numbers must be known, because they determine the shape."""
     x = array(x)
     if is_array(x):
-        if weights is not None or x.dtype.kind not in "iub":
+        if _core.array_is_traced() or x.dtype.kind not in "iub":
             raise TypeError("its numbers must be known, because they determine the shape; use bt.segment_sum")
         x = x.data
+    counts = numpy.bincount(x, minlength=minlength)
     if weights is None:
-        return numpy.bincount(x, minlength=minlength)
-    if x.ndim != 1 or (x.size and x.min() < 0):
-        raise ValueError("x must be 1-dimensional, of numbers that are at least 0")
+        return counts
     if array(weights).shape != x.shape:
         raise ValueError("The weights and list don't have the same length.")
-    return segment_sum(array(weights) * 1.0, x.astype(int), builtins.max(int(x.max()) + 1 if x.size else 0, minlength))
+    return segment_sum(array(weights) * 1.0, x.astype(int), len(counts))
 
 
 @public

@@ -186,13 +186,29 @@ class CausalSelfAttention(Module):
         def __call__(self, x: Tokens) -> Tokens: ...
         @overload
         def __call__(self, x: Array) -> Array: ...
+        @overload
+        def __call__(self, x: Any) -> Any: ...
 
     def __call__(self, x: Any) -> Any:
-        """The mixed activations."""
+        """The mixed activations; an array for an array."""
+        if not isinstance(x, (Tokens, Array)):
+            return of_arrays(self, x)
         q, k, v = (layer(x) for layer in (self.query, self.key, self.value))
         if isinstance(x, Array):
             return self.output(attention_of_heads(q, k, v, self.heads))
         return self.output(Tokens(token_attention(q.vector, k.vector, v.vector, x.n, self.heads), x.n))
+
+
+def of_arrays(layer: Any, x: Any) -> Any:
+    """A layer's result for activations in an array of at least two axes; raises TypeError for others."""
+    import numpy
+
+    x = numpy.asarray(x)
+    if x.ndim < 2 or x.dtype.kind not in "biuf":
+        kinds = "Tokens, an Array or an array of shape (..., tokens, width)"
+        raise TypeError(f"{type(layer).__name__} takes {kinds}, found shape {x.shape} of {x.dtype}")
+    # Traced at each call: layers within may be replaced.
+    return _core.Function(layer)(x)
 
 
 def attention_of_heads(q: Array, k: Array, v: Array, heads: int) -> Array:
@@ -256,8 +272,12 @@ class Block(Module):
         def __call__(self, x: Tokens) -> Tokens: ...
         @overload
         def __call__(self, x: Array) -> Array: ...
+        @overload
+        def __call__(self, x: Any) -> Any: ...
 
     def __call__(self, x: Any) -> Any:
-        """The activations after this layer."""
+        """The activations after this layer; an array for an array."""
+        if not isinstance(x, (Tokens, Array)):
+            return of_arrays(self, x)
         x = x + self.attention(self.norm1(x))
         return x + self.down(self.up(self.norm2(x)))

@@ -457,3 +457,24 @@ def test_iterators_of_labels_lose_none(make):
     mse = bt.Oracle(model, loss="mse")
     rows = [[float(k + j) for j in range(5)] for k in range(4)]
     assert mse.loss(x, (iter(row) for row in rows)) == mse.loss(x, [iter(row) for row in rows]) == mse.loss(x, rows)
+
+
+REDUCTIONS = {
+    "var": lambda x: bt.var(x) * 1.5,
+    "std": lambda x: bt.std(x) * x,
+    "mean": lambda x: bt.mean(x) * 1.5,
+    "norm": lambda x: np.linalg.norm(x) * 1.5,
+    "logsumexp": bt.logsumexp,
+    "softmax": lambda x: bt.softmax(x) * x,
+    "squares": lambda x: bt.sum(x * x) / 8 * 1.5,
+    "distances": lambda x: bt.sum((x - bt.mean(x)) ** 2),
+    "prod": lambda x: bt.prod(x) + 1,
+    "cumsum": lambda x: np.cumsum(x) * x,
+}
+
+
+@pytest.mark.parametrize("n", [1, 3, 8, 17])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_rows_have_the_bits_of_the_function_of_an_array(name, n):
+    f, x = REDUCTIONS[name], np.random.default_rng(n).normal(size=(40, n))
+    np.testing.assert_array_equal(bt.vmap(f)(x), [f(bt.array(row)).data for row in x])

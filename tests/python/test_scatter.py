@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import numpy as np
 import pytest
 
@@ -77,13 +79,203 @@ def test_other_numbers_at_some_places(name, method):
         np.testing.assert_allclose(np.sum(by_v), slope, rtol=1e-5, atol=1e-5)
 
 
-def test_several_numbers_for_one_place():
-    index = np.array([1, 1, 0, 1])
-    assert bt.function(lambda x: x.at[index].add(1.0))(np.zeros(3)).tolist() == [1.0, 3.0, 0.0]
-    assert bt.function(lambda x: x.at[index].subtract([1.0, 2.0, 4.0, 8.0]))(np.zeros(3)).tolist() == [-4.0, -11.0, 0.0]
-    for method in ("set", "multiply", "divide", "min", "max"):
-        with pytest.raises(ValueError, match="several numbers for one place"):
-            bt.function(lambda x, method=method: getattr(x.at[index], method)(1.0))(np.zeros(3))
+AGAIN = {
+    "all one": np.array([1, 1, 1, 1]),
+    "some": np.array([2, 0, 2, 1]),
+    "negative": np.array([-1, 2, 0, 2]),
+    "one": np.array([2]),
+    "none": np.array([], int),
+    "scalar": np.array(1),
+    "two axes": np.array([[0, 1], [1, 0]]),
+}
+UFUNCS = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "min": np.minimum}
+UFUNCS |= {"max": np.maximum, "power": np.power}
+
+
+def in_order(x, index, method, values):
+    """Element by element, as NumPy combines and assigns."""
+    x = x.copy()
+    if method == "set":
+        x[index] = values
+    else:
+        UFUNCS[method].at(x, index, values)
+    return x
+
+
+@pytest.mark.parametrize("rest", [(), (2,)])
+@pytest.mark.parametrize("name", AGAIN)
+@pytest.mark.parametrize("method", ["set", *UFUNCS])
+def test_a_place_that_is_named_several_times(method, name, rest):
+    rng, index = np.random.default_rng(1), AGAIN[name]
+    x = rng.uniform(0.5, 2.0, size=(3, *rest))
+    values = rng.uniform(0.5, 2.0, size=index.shape + rest)
+    weights = np.cos(1.0 + np.arange(x.size)).reshape(x.shape)
+    expected = in_order(x, index, method, values)
+
+    def change(x, k, v):
+        return getattr(x.at[k], method)(v)
+
+    np.testing.assert_allclose(bt.function(change)(x, index, values), expected, rtol=1e-15)
+    known = bt.function(lambda x, v: change(x, index, v))
+    np.testing.assert_allclose(known(x, values), expected, rtol=1e-15)
+    for k in (index, bt.array(index)) if index.ndim else (index,):
+        np.testing.assert_allclose(change(bt.array(x), k, values).data, expected, rtol=1e-15)
+    rows = bt.vmap(change)(np.stack([x, x + 1.0]), np.stack([index, index]), np.stack([values, values]))
+    np.testing.assert_allclose(rows, [expected, in_order(x + 1.0, index, method, values)], rtol=1e-15)
+    shared = bt.vmap(change, in_axes=(0, None, 0))(np.stack([x, x + 1.0]), index, np.stack([values, values]))
+    np.testing.assert_array_equal(shared, rows)
+
+    def total(x, k, v):
+        return (change(x, k, v) ** 2 * weights).sum()
+
+    by_x, by_v = bt.grad(total, argnums=(0, 2))(x, index, values)
+    step = 1e-6
+
+    def at(x, v):
+        return (in_order(x, index, method, v) ** 2 * weights).sum()
+
+    for of, found, moved in ((x, by_x, lambda u: at(x + u, values)), (values, by_v, lambda u: at(x, values + u))):
+        for k in np.ndindex(of.shape):
+            unit = np.zeros(of.shape)
+            unit[k] = step
+            np.testing.assert_allclose(
+                np.asarray(found)[k], (moved(unit) - moved(-unit)) / (2 * step), rtol=1e-5, atol=1e-5
+            )
+    direction = rng.normal(size=x.shape)
+    _, moved = bt.jvp(lambda x: total(x, index, values), (x,), (direction,))
+    np.testing.assert_allclose(moved, (by_x * direction).sum(), rtol=1e-12)
+
+
+LARGE = 2**60 + 1
+
+
+@pytest.mark.parametrize("method", ["set", "add", "subtract", "multiply", "min", "max"])
+def test_integers_stay_integers(method):
+    x, index = np.arange(4) + LARGE, np.array([1, 3, 1])
+    expected = in_order(x, index, method, 3)
+    for change in (
+        lambda x, k: getattr(x.at[k], method)(3),
+        lambda x, k: getattr(x.at[index], method)(3),
+        lambda x, k: getattr(x.at[k], method)(np.array([3, 3, 3])),
+    ):
+        found = bt.function(change)(x, index)
+        assert found.dtype == np.int64
+        np.testing.assert_array_equal(found, expected)
+    found = bt.function(lambda x, k: x[k.at[0].add(1)])(np.arange(3.0), np.array([1, 0]))
+    assert found.tolist() == [2.0, 0.0]
+
+
+def test_masks_stay_masks_and_other_types_widen():
+    x = np.array([[1.0, -1.0, 2.0]])
+    mask = bt.function(lambda x: ~((x > 0).at[0, 0].set(False)))(x)
+    assert mask.dtype == bool
+    assert mask.tolist() == [[True, True, False]]
+    assert bt.function(lambda x: x.at[0].set(1.5))(np.arange(3)).tolist() == [1.5, 1.0, 2.0]
+    counts = bt.segment_sum(np.arange(5) + LARGE, np.arange(5), 5)
+    np.testing.assert_array_equal(counts, np.arange(5) + LARGE)
+    assert bt.segment_sum(np.array([True, True, False]), [0, 0, 1], 2).tolist() == [2, 0]
+    assert bt.function(lambda x, k: bt.segment_sum(x, k, 2))(np.array([1, 2, 4]), np.array([1, 0, 1])).tolist() == [
+        2,
+        5,
+    ]
+
+
+def test_signed_zeros_are_kept():
+    signs = bt.function(lambda x: 1.0 / x.at[0].set(-0.0))(np.array([1.0, -0.0, 0.0]))
+    assert signs.tolist() == [-np.inf, -np.inf, np.inf]
+    assert bt.function(lambda x: 1.0 / x.at[2].add(1.0))(np.array([-0.0, 0.0, 1.0])).tolist() == [-np.inf, np.inf, 0.5]
+    assert bt.function(lambda x: 1.0 / x.at[:].multiply(-1.0))(np.zeros(2)).tolist() == [-np.inf, -np.inf]
+
+
+def test_an_ellipsis_between_indices_separates_them():
+    x = np.arange(60.0).reshape(3, 4, 5)
+    for index in (
+        (0, ..., np.array([0, 2]), 1),
+        (slice(None), 1, ..., np.array([0, 2])),
+        (np.array([0, 1]), ..., 2, 1),
+    ):
+        np.testing.assert_array_equal(bt.array(x)[index].data, x[index])
+        np.testing.assert_array_equal(bt.function(lambda x, i=index: x[i])(x), x[index])
+        np.testing.assert_array_equal(bt.array(x).at[index].multiply(1.0).data, x)
+
+
+def random_step(draw, n):
+    """A step of a loop over two arrays that are changed at some places, with old and new versions read in any order."""
+    steps = []
+    for _ in range(draw.integers(1, 5)):
+        steps.append(
+            (
+                draw.integers(6),
+                *draw.integers(2, size=2),
+                draw.integers(n),
+                draw.choice(["set", "add", "multiply", "max"]),
+            )
+        )
+    last = draw.integers(3)
+
+    def step(k, carries, w):
+        x = [carries[0], carries[1]]
+        for kind, a, b, at, method in steps:
+            old, place = x[b], (k + at) % n
+            if kind == 0:
+                x[a] = getattr(x[a].at[place].set(w[at] * old[k]).at[k], method)(0.5)
+            elif kind == 1:
+                x[a] = getattr(x[a].at[place], method)(bt.sin(old[at]))
+            elif kind == 2:
+                x[a] = getattr(old.at[1:3], method)(x[a][:2] * w[at]) + 0.1 * x[a]
+            elif kind == 3:
+                x[a], x[b] = x[b].at[place].set(x[a][k]), x[a]
+            elif kind == 4:
+                x[a] = getattr(x[a].at[np.array([0, at])], method)(0.25 * x[b][::-1][:2])
+            else:
+                x[a] = x[a].at[at].set(0.3 * bt.sum(old) * w[k % n])
+        return (x[1], x[0]) if last == 0 else (x[0], x[1]) if last == 1 else (x[0], x[0].at[k].add(0.2))
+
+    return step
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_loops_that_change_arrays_are_the_unrolled_ones(seed):
+    n = 4
+    step = random_step(np.random.default_rng(seed), n)
+    x, y, w = np.random.default_rng(seed + 1000).uniform(0.3, 1.2, size=(3, n))
+
+    def rolled(x, y, w):
+        x, y = bt.fori_loop(0, n, lambda k, c: step(k, c, w), (x, y))
+        return (x * y + x).sum()
+
+    def unrolled(x, y, w):
+        for k in range(n):
+            x, y = step(k, (x, y), w)
+        return (x * y + x).sum()
+
+    assert bt.function(rolled)(x, y, w) == pytest.approx(bt.function(unrolled)(x, y, w), rel=1e-13)
+    found, expected = (bt.grad(f, argnums=(0, 1, 2))(x, y, w) for f in (rolled, unrolled))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13)
+    rows = [np.stack([u, 1.1 * u]) for u in (x, y, w)]
+    by_row = bt.vmap(bt.grad(rolled))(*rows)
+    np.testing.assert_allclose(by_row[0], expected[0], rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(bt.hessian(rolled)(x, y, w), bt.hessian(unrolled)(x, y, w), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.alone
+def test_a_loop_changes_its_array_in_place():
+    def least(f, x):
+        took = []
+        for _ in range(7):
+            start = perf_counter()
+            f(x)
+            took.append(perf_counter() - start)
+        return min(took[2:])
+
+    for method in ("set", "add"):
+
+        def run(x, method=method):
+            return bt.fori_loop(1, len(x), lambda k, x: getattr(x.at[k], method)(0.25 * x[k - 1]), x)
+
+        short, long = (least(bt.function(run), np.ones(n)) for n in (1_000, 16_000))
+        assert long < 64 * short, "copies of the array would take 256 times as long"
 
 
 def test_indices_that_are_arguments():
@@ -139,6 +331,16 @@ def test_sums_of_segments(name, dtype):
             np.testing.assert_allclose(found, expected, rtol=1e-6 if dtype == "float32" else 1e-15)
         gradient = bt.grad(lambda x, n=n: (bt.segment_sum(x, ids, n) ** 2).sum())(x)
         np.testing.assert_allclose(gradient, 2 * expected[ids], rtol=1e-5 if dtype == "float32" else 1e-14)
+
+
+def test_segments_of_tensors_and_of_nothing():
+    w = bt.Parameters(dtype="float64").tensor((3, 2), init=2.0)
+    sums = bt.segment_sum(w, [1, 0, 1], 3)
+    assert sums.data.tolist() == [[2.0, 2.0], [4.0, 4.0], [0.0, 0.0]]
+    (sums**2).sum().backward()
+    assert list(w.grads) == [8.0, 8.0, 4.0, 4.0, 8.0, 8.0]
+    assert bt.function(lambda: bt.segment_sum(w, [1, 0, 1], 2))().tolist() == [[2.0, 2.0], [4.0, 4.0]]
+    assert bt.segment_sum(np.zeros((0, 2)), [], 3).tolist() == [[0.0, 0.0]] * 3
 
 
 def test_second_derivatives_of_sums_of_segments():

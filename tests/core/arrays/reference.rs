@@ -331,6 +331,14 @@ pub fn run(program: &ArrayProgram, arguments: &[Array], parameters: &[Vec<f64>])
                 }
                 result
             }
+            &ArrayOp::ScatterSet { axis, batch } => {
+                let mut result = of[0].clone();
+                for p in positions(&of[2].dims) {
+                    let to = result.place(&taken(&p, of[1], axis, batch, ty.dims[axis]));
+                    result.data[to] = of[2].at(&p);
+                }
+                result
+            }
             ArrayOp::Accumulate => each(&|k| {
                 let mut sum = of[0].data[k];
                 accumulate(&mut sum, of[1].data[k]);

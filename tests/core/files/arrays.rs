@@ -88,6 +88,7 @@ pub fn programs() -> Vec<ArrayProgram> {
         all.push(b.slice(x, &slices)?);
         all.push(b.push(ArrayOp::AccumulateAt(slices.into()), &[x, y])?);
         all.push(b.push(ArrayOp::ScatterAdd { axis: 0, batch: 0 }, &[x, i, y])?);
+        all.push(b.scatter_set(x, i, y)?);
         all.extend([b.solve(a, x)?, det_by_factors(&mut b, a)?, b.cholesky(a)?, b.lstsq(a, x)?]);
         all.extend(growing(&mut b, x)?);
         let of = Loop {

@@ -12,7 +12,7 @@ pub(super) fn moves(op: &ArrayOp, k: usize) -> bool {
         ArrayOp::ArgSort | ArrayOp::Search { .. } => false,
         ArrayOp::Select => k > 0,
         ArrayOp::Take { .. } | ArrayOp::After => k == 0,
-        ArrayOp::ScatterAdd { .. } => k != 1,
+        ArrayOp::ScatterAdd { .. } | ArrayOp::ScatterSet { .. } => k != 1,
         ArrayOp::LuSolve(_) => k != 1 && k != 2,
         ArrayOp::Sparse(_) => k == 1,
         // The value moves with operands, which is enough to know.

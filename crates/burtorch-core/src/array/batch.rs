@@ -39,7 +39,9 @@ impl Batch {
                 continue;
             }
             let mut of: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
-            if let (ArrayOp::Take { .. } | ArrayOp::ScatterAdd { .. }, Some(taking)) = (&instr.op, self.taking) {
+            let is_by_index =
+                matches!(instr.op, ArrayOp::Take { .. } | ArrayOp::ScatterAdd { .. } | ArrayOp::ScatterSet { .. });
+            if let Some(taking) = self.taking.filter(|_| is_by_index) {
                 of[1] = self.index_where(taking, of[1])?;
             }
             let has_rows = of.iter().any(|(_, has_rows)| *has_rows);
@@ -132,7 +134,12 @@ impl Batch {
                 let (sum, c) = (self.with_rows(of[0])?, self.with_rows(of[2])?);
                 return self.b.push(ArrayOp::ScatterAdd { axis: axis + 1, batch: 0 }, &[sum, of[1].0, c]);
             }
+            &ArrayOp::ScatterSet { axis, batch: 0 } if !of[1].1 => {
+                let (x, y) = (self.with_rows(of[0])?, self.with_rows(of[2])?);
+                return self.b.push(ArrayOp::ScatterSet { axis: axis + 1, batch: 0 }, &[x, of[1].0, y]);
+            }
             &ArrayOp::ScatterAdd { axis, batch } => ArrayOp::ScatterAdd { axis: axis + 1, batch: batch + 1 },
+            &ArrayOp::ScatterSet { axis, batch } => ArrayOp::ScatterSet { axis: axis + 1, batch: batch + 1 },
             &ArrayOp::Take { axis, batch: 0 } if !of[1].1 => {
                 return self.b.push(ArrayOp::Take { axis: axis + 1, batch: 0 }, &[of[0].0, of[1].0]);
             }

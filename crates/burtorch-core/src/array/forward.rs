@@ -216,7 +216,7 @@ fn tangent(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>
             b.adjoint_sparse(dot.kind, of[0], t)
         }
         ArrayOp::Accumulate => return b.sum_of(t(0), t(1)),
-        ArrayOp::ScatterAdd { .. } => {
+        ArrayOp::ScatterAdd { .. } | ArrayOp::ScatterSet { .. } => {
             let (sum, c) = (filled(b, 0)?, filled(b, 2)?);
             b.push(instr.op.clone(), &[sum, of[1], c])
         }

@@ -6,7 +6,7 @@
 
 use super::build::ArrayBuilder;
 use super::dims::{Dims, bad};
-use super::instr::{ArrayOp, Comparison, Element, Slice, Type, ValueId};
+use super::instr::{ArrayOp, Comparison, Data, Element, Slice, Type, ValueId, View};
 use crate::error::Result;
 use crate::ops::Op;
 
@@ -41,7 +41,8 @@ impl ArrayBuilder {
             };
             let mut parts = Vec::with_capacity(dims.rank());
             for part in index {
-                if *part == Index::Rest {
+                // One that stands for no axis still separates arrays beside it.
+                if *part == Index::Rest && hidden > 0 {
                     parts.extend((0..hidden).map(|_| Index::Slice(Slice::all(usize::MAX))));
                 } else {
                     parts.push(*part);
@@ -155,15 +156,59 @@ impl ArrayBuilder {
         })
     }
 
-    /// The floats of `x` with numbers added along the first axis at integer indices, whose axes those numbers have in its place:
-    /// all of them, in order, if indices are equal.
+    /// `x` with numbers added along the first axis at integer indices, whose axes those numbers have in its place: all of them, in
+    /// order, if indices are equal. Integers if both are; a mask counts as integers.
     pub fn scatter_add(&mut self, x: ValueId, indices: ValueId, numbers: ValueId) -> Result<ValueId> {
         self.whole(|b| {
-            let x = b.convert(x, Element::Float)?;
-            let numbers = b.convert(numbers, Element::Float)?;
-            let sum = b.reached(x)?;
+            let common = match b.common_element(&[x, numbers])? {
+                Element::Mask => Element::Int,
+                element => element,
+            };
+            let (x, numbers) = (b.convert(x, common)?, b.convert(numbers, common)?);
+            let sum = if b.so_far().may_be_unreached(x) { b.reached(x)? } else { x };
             b.push(ArrayOp::ScatterAdd { axis: 0, batch: 0 }, &[sum, indices, numbers])
         })
+    }
+
+    /// `x` with other elements along the first axis at integer indices, whose axes those elements have in its place: the last one, if
+    /// indices are equal. Both become the wider of their types.
+    pub fn scatter_set(&mut self, x: ValueId, indices: ValueId, elements: ValueId) -> Result<ValueId> {
+        self.whole(|b| {
+            let common = b.common_element(&[x, elements])?;
+            let (x, elements) = (b.convert(x, common)?, b.convert(elements, common)?);
+            b.push(ArrayOp::ScatterSet { axis: 0, batch: 0 }, &[x, indices, elements])
+        })
+    }
+
+    /// The adjoint of elements of dims `of` that were put at indices, given that of the whole: unreached for those that others replaced.
+    pub(super) fn adjoint_of_set(
+        &mut self,
+        g: ValueId,
+        indices: ValueId,
+        of: Dims,
+        (axis, batch): (usize, usize),
+    ) -> Result<ValueId> {
+        let taken = self.push(ArrayOp::Take { axis, batch }, &[g, indices])?;
+        let (whole, at) = (self.dims(g), self.dims(indices));
+        let n: usize = at[batch..].iter().product();
+        if n < 2 {
+            return Ok(taken);
+        }
+        // Puts the numbers of the elements in the same way, and looks which ones are still there.
+        let order = (0..at.size()).map(|k| (k % n) as i64).collect();
+        let order = self.constant(Type { dims: at, element: Element::Int }, Data::Int(order))?;
+        let table = Dims::new(&[&whole[..batch], &[whole[axis]][..]].concat())?;
+        let table = self.constant(Type { dims: table, element: Element::Int }, Data::Int(vec![0; table.size()]))?;
+        let table = self.push(ArrayOp::ScatterSet { axis: batch, batch }, &[table, indices, order])?;
+        let found = self.push(ArrayOp::Take { axis: batch, batch }, &[table, indices])?;
+        let is_last = self.compare(Comparison::Equal, &[found, order])?;
+        let mut shape = vec![1; of.rank()];
+        shape[..batch].copy_from_slice(&at[..batch]);
+        shape[axis..axis + at.rank() - batch].copy_from_slice(&at[batch..]);
+        let is_last = self.view(is_last, View::Reshape(Dims::new(&shape)?))?;
+        let is_last = self.broadcast_to(is_last, of)?;
+        let unreached = self.push(ArrayOp::Unreached(of), &[])?;
+        self.push(ArrayOp::Select, &[is_last, taken, unreached])
     }
 
     /// The elements along an axis at integer indices. The axes of the indices take its place.
@@ -236,12 +281,12 @@ impl ArrayBuilder {
     pub fn triangle(&mut self, rows: usize, columns: usize, offset: isize) -> Result<ValueId> {
         let dims = Dims::new(&[rows, columns])?;
         let holds = (0..rows as isize).flat_map(|i| (0..columns as isize).map(move |j| j - i <= offset));
-        let data = super::instr::Data::Mask(holds.collect());
+        let data = Data::Mask(holds.collect());
         self.constant(Type { dims, element: Element::Mask }, data)
     }
 
     /// An array of known numbers.
-    pub fn constant(&mut self, ty: Type, data: super::instr::Data) -> Result<ValueId> {
+    pub fn constant(&mut self, ty: Type, data: Data) -> Result<ValueId> {
         self.push(ArrayOp::Const(ty.dims, super::instr::Shared(std::sync::Arc::new(data))), &[])
     }
 }

@@ -230,8 +230,14 @@ impl ArrayOp {
                 Ok(vec![Type { dims: taken(*axis, *batch, &of[0].dims, &of[1].dims)?, ..of[0] }])
             }
             ArrayOp::ScatterAdd { axis, batch } => {
-                elements(of, &[Float, Int, Float])?;
-                same_dims(&[Type::float(taken(*axis, *batch, &of[0].dims, &of[1].dims)?), of[2]])?;
+                let element = if of[0].element == Int { Int } else { Float };
+                elements(of, &[element, Int, element])?;
+                same_dims(&[Type { dims: taken(*axis, *batch, &of[0].dims, &of[1].dims)?, element }, of[2]])?;
+                Ok(vec![of[0]])
+            }
+            ArrayOp::ScatterSet { axis, batch } => {
+                elements(of, &[of[0].element, Int, of[0].element])?;
+                same_dims(&[Type { dims: taken(*axis, *batch, &of[0].dims, &of[1].dims)?, ..of[2] }, of[2]])?;
                 Ok(vec![of[0]])
             }
             ArrayOp::MulAdd { .. } => {
@@ -315,7 +321,8 @@ impl ArrayOp {
             ArrayOp::Compare(_) | ArrayOp::Dot(_) | ArrayOp::Sparse(_) | ArrayOp::Take { .. } => 2,
             ArrayOp::Accumulate | ArrayOp::AccumulateAt(_) | ArrayOp::TriSolve(_) | ArrayOp::Search { .. } => 2,
             ArrayOp::LuSolve(_) => 4,
-            ArrayOp::Select | ArrayOp::ReducePull(..) | ArrayOp::ScatterAdd { .. } | ArrayOp::MulAdd { .. } => 3,
+            ArrayOp::Select | ArrayOp::ReducePull(..) | ArrayOp::MulAdd { .. } => 3,
+            ArrayOp::ScatterAdd { .. } | ArrayOp::ScatterSet { .. } => 3,
             ArrayOp::Cumulate { kind: Cumulate::Recurrence, .. } => 2,
             ArrayOp::Concat(_) | ArrayOp::After => found.max(1),
             ArrayOp::Call(program) | ArrayOp::Apart(Apart { body: program, .. }) => program.0.inputs().len(),
@@ -359,7 +366,7 @@ impl ArrayProgram {
         match op {
             ArrayOp::Unreached(_) | ArrayOp::Adjoint | ArrayOp::ReducePull(Reduce::Max | Reduce::Min, _) => true,
             ArrayOp::TriSolve(solve) | ArrayOp::LuSolve(solve) => solve.adjoint,
-            ArrayOp::Select | ArrayOp::Concat(_) => any(operands),
+            ArrayOp::Select | ArrayOp::Concat(_) | ArrayOp::ScatterSet { .. } => any(operands),
             ArrayOp::Dot(dot) => dot.adjoint != [false; 2],
             ArrayOp::Sparse(dot) => dot.adjoint,
             ArrayOp::MulAdd { of_adjoint } => {

@@ -101,6 +101,14 @@ pub enum ArrayOp {
         /// Axes that all have.
         batch: usize,
     },
+    /// Of an array of any elements, indices and elements: the array with those at the places that [`ArrayOp::Take`] reads, the last
+    /// one of those with equal indices.
+    ScatterSet {
+        /// The axis of the array.
+        axis: usize,
+        /// Axes that all have.
+        batch: usize,
+    },
     /// The sum of an adjoint and a contribution.
     Accumulate,
     /// A term of a product of matrices: the product of two operands added to the third, rounded once if the CPU can. Of an

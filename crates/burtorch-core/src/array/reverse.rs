@@ -315,6 +315,11 @@ fn contribution(b: &mut ArrayBuilder, instr: &ArrayInstr, k: usize, g: ValueId) 
         }
         ArrayOp::AccumulateAt(slices) if k == 1 => b.view(g, View::Slice(slices.clone())),
         &ArrayOp::ScatterAdd { axis, batch } if k == 2 => b.push(ArrayOp::Take { axis, batch }, &[g, of[1]]),
+        &ArrayOp::ScatterSet { axis, batch } if k == 2 => b.adjoint_of_set(g, of[1], dims, (axis, batch)),
+        ArrayOp::ScatterSet { .. } => {
+            let unreached = b.push(ArrayOp::Unreached(b.dims(of[2])), &[])?;
+            b.push(instr.op.clone(), &[g, of[1], unreached])
+        }
         ArrayOp::AccumulateAt(_) | ArrayOp::ScatterAdd { .. } => Ok(g),
         _ => return Ok(None),
     }

@@ -79,6 +79,8 @@ impl ArrayOp {
             ArrayOp::Take { axis, batch } => ("take".into(), format!("axis={axis} batch={batch}")),
             ArrayOp::ScatterAdd { axis, batch: 0 } => ("scatter_add".into(), format!("axis={axis}")),
             ArrayOp::ScatterAdd { axis, batch } => ("scatter_add".into(), format!("axis={axis} batch={batch}")),
+            ArrayOp::ScatterSet { axis, batch: 0 } => ("scatter_set".into(), format!("axis={axis}")),
+            ArrayOp::ScatterSet { axis, batch } => ("scatter_set".into(), format!("axis={axis} batch={batch}")),
             ArrayOp::AccumulateAt(slices) => ("accumulate".into(), format!("at {}", sliced(slices))),
             ArrayOp::TriSolve(solve) => {
                 let t = solve.triangle;

@@ -153,9 +153,15 @@ impl Numbers {
                 self.count(*axis);
                 plain("concatenate")
             }
-            ArrayOp::Take { axis, batch } | ArrayOp::ScatterAdd { axis, batch } => {
+            ArrayOp::Take { axis, batch }
+            | ArrayOp::ScatterAdd { axis, batch }
+            | ArrayOp::ScatterSet { axis, batch } => {
                 self.0.extend([*axis as u64, *batch as u64]);
-                plain(if matches!(op, ArrayOp::Take { .. }) { "take" } else { "scatter" })
+                plain(match op {
+                    ArrayOp::Take { .. } => "take",
+                    ArrayOp::ScatterAdd { .. } => "scatter",
+                    _ => "scatter set",
+                })
             }
             ArrayOp::Accumulate => plain("accumulate"),
             // Only plans contain it; stored programs do not.
@@ -366,6 +372,7 @@ impl Read<'_> {
             "concatenate" => ArrayOp::Concat(self.axis()?),
             "take" => ArrayOp::Take { axis: self.axis()?, batch: self.axis()? },
             "scatter" => ArrayOp::ScatterAdd { axis: self.axis()?, batch: self.axis()? },
+            "scatter set" => ArrayOp::ScatterSet { axis: self.axis()?, batch: self.axis()? },
             "accumulate" => ArrayOp::Accumulate,
             "accumulate at" => ArrayOp::AccumulateAt(self.slices()?),
             "adjoint" => ArrayOp::Adjoint,

@@ -11,11 +11,11 @@ use pyo3::prelude::*;
 use super::array::PyArray;
 use super::eager::{current_graph, home_of};
 use super::lifted::lifted_operands;
-use super::operands::{Operand, are_integers};
+use super::operands::{Operand, are_integers, given_for, is_read};
 use super::trace::{ArrayTrace, around_loops, current, inside_body};
 use super::trial::count_single;
 use crate::convert::errors::IntoPython;
-use crate::convert::refusals::error_here;
+use crate::convert::refusals::{error_here, is_tracing, needs_arrays};
 use crate::params::PyParameters;
 
 /// A function from operand values, in order, to an operation. By reference, so that the code that reads operands, evaluates and
@@ -69,6 +69,9 @@ fn append_innermost<'py>(
 ) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
     let trace = match innermost(py, operands) {
         Some(trace) => trace,
+        None if is_tracing() && operands.iter().any(is_read) => {
+            return Err(needs_arrays(py, "an operation on a Tensor"));
+        }
         // Only Parameters, numbers and arrays of them.
         None => home_of(&current_graph(py)?)?,
     };
@@ -198,7 +201,7 @@ pub fn innermost<'py>(py: Python<'py>, operands: &[Bound<'py, PyAny>]) -> Option
 
 /// The innermost trace among the Arrays.
 pub fn innermost_of<'py>(py: Python<'py>, operands: &[Bound<'py, PyAny>]) -> Option<Bound<'py, ArrayTrace>> {
-    let arrays = operands.iter().filter_map(|object| object.cast::<PyArray>().ok());
-    let deepest = arrays.max_by_key(|array| array.get().trace(py).get().depth());
+    let array = |object: &Bound<'py, PyAny>| object.cast::<PyArray>().ok().cloned().or_else(|| given_for(object));
+    let deepest = operands.iter().filter_map(array).max_by_key(|array| array.get().trace(py).get().depth());
     deepest.map(|array| array.get().trace(py).clone())
 }

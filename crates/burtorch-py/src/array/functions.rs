@@ -13,20 +13,20 @@ use super::arguments::Given;
 use super::array::PyArray;
 use super::methods::{Over, all_of, of, of_two};
 use super::of_graph::without_rows;
+use super::operands::is_read;
 use super::run::{AnyRunner, Read};
 use super::trace::{Active, Source, current};
 use crate::convert::arrays::Kind;
 use crate::convert::buffer::type_name;
 use crate::convert::errors::if_any;
 use crate::convert::refusals::{is_tracing, needs_arrays};
-use crate::params::{PyParameter, PyTensor};
+use crate::params::PyTensor;
 
 type Any<'py> = Bound<'py, PyAny>;
 type Made<'py> = PyResult<Bound<'py, PyArray>>;
 
 /// Whether one of these is an Array, or a tensor of Parameters or a number read by a function that is traced with Arrays.
 pub fn any_array(of: &[Any<'_>]) -> bool {
-    let is_read = |x: &Any<'_>| x.is_instance_of::<PyTensor>() || x.is_instance_of::<PyParameter>();
     of.iter().any(|x| x.is_instance_of::<PyArray>() || is_read(x) && current(x.py()).is_some())
 }
 
@@ -202,12 +202,31 @@ fn array_take_along_axis<'py>(x: Any<'py>, indices: Any<'py>, axis: isize) -> Ma
 /// Numbers added along the first axis at integer indices.
 #[pyfunction]
 fn array_scatter_add<'py>(x: Any<'py>, indices: Any<'py>, numbers: Any<'py>) -> Made<'py> {
-    all_of(&[x, indices, numbers], |b, of| match *of {
-        [x, indices, numbers] => {
-            let indices = b.from_zero(indices)?;
-            b.scatter_add(x, indices, numbers)
-        }
-        _ => Err(burtorch_core::Error::EmptyReduction { op: "scatter_add" }),
+    of_three([x, indices, numbers], ArrayBuilder::scatter_add)
+}
+
+/// The same for indices that count from 0 alone.
+#[pyfunction]
+fn array_segment_sum<'py>(sums: Any<'py>, ids: Any<'py>, numbers: Any<'py>) -> Made<'py> {
+    of_three([sums, ids, numbers], |b, sums, ids, numbers| {
+        let ids = b.from_zero(ids)?;
+        b.scatter_add(sums, ids, numbers)
+    })
+}
+
+/// Elements put along the first axis at integer indices.
+#[pyfunction]
+fn array_scatter_set<'py>(x: Any<'py>, indices: Any<'py>, elements: Any<'py>) -> Made<'py> {
+    of_three([x, indices, elements], ArrayBuilder::scatter_set)
+}
+
+fn of_three<'py>(
+    operands: [Any<'py>; 3],
+    f: fn(&mut ArrayBuilder, ValueId, ValueId, ValueId) -> burtorch_core::Result<ValueId>,
+) -> Made<'py> {
+    all_of(&operands, |b, of| match *of {
+        [x, y, z] => f(b, x, y, z),
+        _ => Err(burtorch_core::Error::EmptyReduction { op: "scatter" }),
     })
 }
 
@@ -421,6 +440,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(array_tensordot, m)?)?;
     m.add_function(wrap_pyfunction!(array_take_along_axis, m)?)?;
     m.add_function(wrap_pyfunction!(array_scatter_add, m)?)?;
+    m.add_function(wrap_pyfunction!(array_scatter_set, m)?)?;
+    m.add_function(wrap_pyfunction!(array_segment_sum, m)?)?;
     m.add_function(wrap_pyfunction!(super::operands::array_in_place_of, m)?)?;
     m.add_function(wrap_pyfunction!(super::operands::array_is_traced, m)?)?;
     m.add_function(wrap_pyfunction!(array_search, m)?)?;

@@ -14,7 +14,7 @@ use super::guard;
 use super::lifted::{is_of_values, lifted};
 use super::methods::of;
 use super::numpy::NO_NUMBERS;
-use super::operands::{Operand, listed, refuse_values};
+use super::operands::{Operand, is_read, listed, refuse_values};
 use super::trace::{self, Eager};
 use crate::convert::arrays::{Array, Kind, copied, of_integers};
 use crate::convert::buffer::type_name;
@@ -23,7 +23,6 @@ use crate::convert::numbers::{as_numpy, has_dtype};
 use crate::convert::refusals::{error_here, is_tracing, needs_arrays, refuse_reading};
 use crate::convert::stop::{PyStop, until, watched};
 use crate::graph::{PyGraph, wants_no_grad};
-use crate::params::{PyParameter, PyTensor};
 
 /// An Array of a graph, and its owner.
 fn eager<'a>(array: &'a Bound<'_, PyArray>, what: &str) -> PyResult<(&'a Eager, &'a Handle)> {
@@ -278,10 +277,7 @@ fn is_array(x: &Bound<'_, PyAny>) -> bool {
 
 /// Whether a nested list contains Arrays, Values or numbers of Parameters.
 fn holds_arrays(data: &Bound<'_, PyAny>) -> PyResult<bool> {
-    contains(data, 0, &|x| {
-        let is_read = x.is_instance_of::<PyTensor>() || x.is_instance_of::<PyParameter>();
-        is_array(x) || is_read || is_of_values(x)
-    })
+    contains(data, 0, &|x| is_array(x) || is_read(x) || is_of_values(x))
 }
 
 /// Whether an object is a list or tuple that contains such, at any depth.

@@ -42,6 +42,11 @@ pub fn data_of(array: &Array, is_mask: bool, dtype: DType) -> PyResult<Data> {
     })
 }
 
+/// Whether this is a tensor of Parameters or one of their numbers.
+pub(super) fn is_read(x: &Bound<'_, PyAny>) -> bool {
+    x.is_instance_of::<PyTensor>() || x.is_instance_of::<PyParameter>()
+}
+
 /// Whether an object's dtype is bool.
 pub(super) fn is_mask(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let dtype = object.getattr(pyo3::intern!(object.py(), "dtype"))?;
@@ -82,16 +87,27 @@ thread_local! {
     static GIVEN: RefCell<Vec<InPlace>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The Array, or its part, that stands for a tensor.
-fn in_place_of<'py>(tensor: &Bound<'py, PyTensor>) -> PyResult<Option<Bound<'py, PyArray>>> {
+/// The range of numbers that contains a tensor and that an Array stands for, and the Array.
+fn given<'py>(tensor: &Bound<'py, PyTensor>) -> Option<(Range<usize>, Py<PyArray>)> {
     let (py, owner) = (tensor.py(), tensor.get().owner());
-    let range = tensor.get().slice().range();
-    let found = GIVEN.with_borrow(|all| {
+    GIVEN.with_borrow(|all| {
+        let range = all.first().map(|_| tensor.get().slice().range())?;
         let holds = |of: &Range<usize>| of.start <= range.start && range.end <= of.end;
         let found = all.iter().rev().find(|(params, of, _)| params.is(owner) && holds(of))?;
         Some((found.1.clone(), found.2.clone_ref(py)))
-    });
-    let Some((of, array)) = found else { return Ok(None) };
+    })
+}
+
+/// The Array that stands for a tensor or for more, if the object is one with such an Array.
+pub(super) fn given_for<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyArray>> {
+    let (_, array) = given(object.cast::<PyTensor>().ok()?)?;
+    Some(array.into_bound(object.py()))
+}
+
+/// The Array, or its part, that stands for a tensor.
+fn in_place_of<'py>(tensor: &Bound<'py, PyTensor>) -> PyResult<Option<Bound<'py, PyArray>>> {
+    let (py, range) = (tensor.py(), tensor.get().slice().range());
+    let Some((of, array)) = given(tensor) else { return Ok(None) };
     if of == range {
         return Ok(Some(array.into_bound(py)));
     }
@@ -102,12 +118,13 @@ fn in_place_of<'py>(tensor: &Bound<'py, PyTensor>) -> PyResult<Option<Bound<'py,
     Ok(Some(part.call_method1("reshape", (shape,))?.cast_into()?))
 }
 
-/// Whether a function is being traced with Arrays; a trace with Values is repeated with them, because of `what`.
+/// Whether a function is being traced with Arrays; a trace with Values is repeated with them, because of `what` if there is one.
 #[pyfunction]
-pub fn array_is_traced(py: Python<'_>, what: &str) -> PyResult<bool> {
-    match current(py) {
-        None if is_tracing() => Err(needs_arrays(py, what)),
-        found => Ok(found.is_some()),
+#[pyo3(signature = (what=None))]
+pub fn array_is_traced(py: Python<'_>, what: Option<&str>) -> PyResult<bool> {
+    match (current(py), what) {
+        (None, Some(what)) if is_tracing() => Err(needs_arrays(py, what)),
+        (found, _) => Ok(found.is_some()),
     }
 }
 

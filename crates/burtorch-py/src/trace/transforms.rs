@@ -268,7 +268,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Axes {
 ///     ValueError: axes that do not exist, or of different lengths.
 ///     TraceError: f uses the truth value of an Array that differs from row to row; use bt.where.
 ///
-/// Row k of a result has the bits of `f` called with row k alone, unless matrix products are combined into larger ones.
+/// Row k of a result has the bits of `f` called with row k alone, as an Array, unless matrix products are combined into larger ones.
 /// With reduce=, rows are added in blocks, in a fixed order, and so are gradients with respect to shared arguments: no array
 /// holds one gradient per row.
 ///

@@ -37,7 +37,9 @@ fn cost_of(program: &ArrayProgram, instr: &ArrayInstr) -> usize {
         }
         ArrayOp::Take { .. } | ArrayOp::Copy => 5 * n,
         ArrayOp::Concat(_) => 4 * n,
-        ArrayOp::ScatterAdd { .. } | ArrayOp::AccumulateAt(_) => 8 * instr.operands.last().map_or(0, |&v| size(v)),
+        ArrayOp::ScatterAdd { .. } | ArrayOp::ScatterSet { .. } | ArrayOp::AccumulateAt(_) => {
+            8 * instr.operands.last().map_or(0, |&v| size(v))
+        }
         ArrayOp::Dot(dot) => {
             let [x, y] = [instr.operands[0], instr.operands[1]].map(|v| program.type_of(v).dims);
             // A call for each of many small ones.

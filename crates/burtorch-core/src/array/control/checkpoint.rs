@@ -7,7 +7,7 @@ use super::super::build::ArrayBuilder;
 use super::super::dims::Dims;
 use super::super::expand::copied;
 use super::super::expansion::{MathOp, value_of};
-use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Length, Loop, Reduce, Slice, Type, ValueId};
+use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Length, Loop, Reduce, Slice, Type, ValueId, View};
 use super::body::{is_float, parts, shared};
 use crate::error::Result;
 
@@ -24,11 +24,20 @@ pub(in super::super) fn with_history(program: &ArrayProgram, wanted: &[bool]) ->
 pub(super) const TIMES: usize = 16;
 pub(super) const MOST: usize = 1 << 23;
 
-/// What takes longer to compute again than to keep: functions and products of a step. Nothing if that is much memory.
+/// A carry is not kept for the sake of elements of it that are at most this share of its size.
+const SHARE: usize = 4;
+
+/// What takes longer to compute again than to keep: functions and products of a step, and some elements of a carry, which then
+/// need not be kept whole. Nothing if that is much memory.
 fn costly(of: &Loop) -> Vec<ValueId> {
     let body = &of.body.0;
+    let carries = &body.inputs()[parts(of, body.inputs())[1].clone()];
     let is_costly = |instr: &&ArrayInstr| {
         let is_slow = match &instr.op {
+            ArrayOp::Take { .. } | ArrayOp::View(View::Slice(_)) => {
+                let [taken, whole] = [instr.result, instr.operands[0]].map(|v| body.type_of(v).dims.size());
+                carries.contains(&instr.operands[0]) && SHARE * taken <= whole
+            }
             ArrayOp::Row(row) => {
                 value_of(*row).is_some_and(|of| of.steps.iter().any(|step| matches!(step.op, MathOp::Function(_))))
             }

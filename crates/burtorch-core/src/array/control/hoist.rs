@@ -156,7 +156,8 @@ impl ArrayBuilder {
 
 /// Whether an instruction is an error for some numbers.
 fn may_fail(op: &ArrayOp) -> bool {
-    matches!(op, ArrayOp::Take { .. } | ArrayOp::ScatterAdd { .. } | ArrayOp::Lu | ArrayOp::Qr | ArrayOp::Cholesky)
+    let is_by_index = matches!(op, ArrayOp::Take { .. } | ArrayOp::ScatterAdd { .. } | ArrayOp::ScatterSet { .. });
+    is_by_index || matches!(op, ArrayOp::Lu | ArrayOp::Qr | ArrayOp::Cholesky)
 }
 
 fn each_once(all: Vec<(ValueId, Type)>) -> Vec<(ValueId, Type)> {

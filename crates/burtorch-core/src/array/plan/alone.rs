@@ -8,7 +8,7 @@ use super::super::instr::{ArrayOp, Cumulate, Data, Element, Reduce, Slice, Type,
 use super::chain::BLOCK;
 use super::concat::concat;
 use super::dot::Product;
-use super::indexed::{check, scatter_add, take};
+use super::indexed::{check, scatter_add, scatter_set, take};
 use super::integers;
 use super::math::ArrayFloat;
 use super::memory::{Bank, room};
@@ -190,6 +190,14 @@ impl<E: ArrayFloat> Alone<E> {
                 }
                 scatter_add([&self.ty.dims, &of[1].place.dims], (*axis, *batch), indices, c, to)?;
             }
+            ArrayOp::ScatterSet { axis, batch } => {
+                let (indices, y) = (whole_ints(1), whole(2));
+                check(indices, self.ty.dims[*axis])?;
+                if !self.is_in_place {
+                    to.copy_from_slice(whole(0));
+                }
+                scatter_set([&self.ty.dims, &of[1].place.dims], (*axis, *batch), indices, y, to)?;
+            }
             ArrayOp::Cumulate { kind, axis, reverse } => {
                 let along = Along::new(&self.ty.dims, *axis, axis + 1);
                 match kind {
@@ -286,6 +294,20 @@ impl<E: ArrayFloat> Alone<E> {
             ArrayOp::Concat(axis) => joined(of, *axis, to, |k, start, to| of[k].walk.gather(source(k), start, to)),
             ArrayOp::Take { axis, batch } => {
                 take([&of[0].place.dims, &of[1].place.dims], (*axis, *batch), whole(0), whole(1), to)?
+            }
+            ArrayOp::ScatterAdd { axis, batch } => {
+                check(whole(1), self.ty.dims[*axis])?;
+                if !self.is_in_place {
+                    to.copy_from_slice(whole(0));
+                }
+                scatter_add([&self.ty.dims, &of[1].place.dims], (*axis, *batch), whole(1), whole(2), to)?;
+            }
+            ArrayOp::ScatterSet { axis, batch } => {
+                check(whole(1), self.ty.dims[*axis])?;
+                if !self.is_in_place {
+                    to.copy_from_slice(whole(0));
+                }
+                scatter_set([&self.ty.dims, &of[1].place.dims], (*axis, *batch), whole(1), whole(2), to)?;
             }
             ArrayOp::ArgExtreme { axis, largest } => {
                 let along = Along::new(&of[0].place.dims, *axis, axis + 1);

@@ -38,7 +38,7 @@ impl Drafts<'_> {
                 Draft::Alone { at, of } => {
                     let instr = &self.program.instrs()[*at];
                     match instr.op {
-                        ArrayOp::AccumulateAt(_) | ArrayOp::ScatterAdd { .. } => {
+                        ArrayOp::AccumulateAt(_) | ArrayOp::ScatterAdd { .. } | ArrayOp::ScatterSet { .. } => {
                             (of[0], instr.result, &of[of.len() - 1..])
                         }
                         _ => continue,

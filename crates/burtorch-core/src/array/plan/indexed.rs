@@ -8,6 +8,25 @@ use super::math::ArrayFloat;
 use super::place::Along;
 use crate::error::{Error, Result};
 
+/// A number of an array; integers wrap, as in NumPy.
+pub(super) trait Number: Copy {
+    fn plus(self, other: Self) -> Self;
+}
+
+impl<E: ArrayFloat> Number for E {
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+}
+
+impl Number for i64 {
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self.wrapping_add(other)
+    }
+}
+
 /// The position that an index names, counted from the end if negative.
 #[inline(always)]
 fn index(i: i64, n: usize) -> Result<usize> {
@@ -43,11 +62,11 @@ fn take_few<T: Copy, const N: usize>(table: &[T], n: usize, indices: &[i64], to:
     Ok(())
 }
 
-fn add_few<E: ArrayFloat, const N: usize>(c: &[E], n: usize, indices: &[i64], to: &mut [E]) -> Result<()> {
+fn add_few<T: Number, const N: usize>(c: &[T], n: usize, indices: &[i64], to: &mut [T]) -> Result<()> {
     let at = positions::<N>(indices, n)?;
     for (row, c) in to.chunks_exact_mut(n).zip(c.as_chunks::<N>().0) {
         for (&k, &c) in at.iter().zip(c) {
-            row[k] = row[k] + c;
+            row[k] = row[k].plus(c);
         }
     }
     Ok(())
@@ -111,19 +130,19 @@ pub(super) fn take<T: Copy>(
 }
 
 /// Adds contributions where [`take`] would have found them, in order.
-pub(super) fn scatter_add<E: ArrayFloat>(
+pub(super) fn scatter_add<T: Number>(
     dims: [&Dims; 2],
     (axis, batch): (usize, usize),
     indices: &[i64],
-    c: &[E],
-    to: &mut [E],
+    c: &[T],
+    to: &mut [T],
 ) -> Result<()> {
     let (batches, Along { outer, n, inner }, m) = layout(dims, axis, batch);
     if inner == 1 && batches == 1 && n > 0 {
         match m {
-            2 => return add_few::<E, 2>(c, n, indices, to),
-            3 => return add_few::<E, 3>(c, n, indices, to),
-            4 => return add_few::<E, 4>(c, n, indices, to),
+            2 => return add_few::<T, 2>(c, n, indices, to),
+            3 => return add_few::<T, 3>(c, n, indices, to),
+            4 => return add_few::<T, 4>(c, n, indices, to),
             _ => {}
         }
     }
@@ -135,7 +154,7 @@ pub(super) fn scatter_add<E: ArrayFloat>(
                 let (part, after) = rest.split_at(m);
                 for (&c, &i) in part.iter().zip(&indices[b * m..]) {
                     let sum = &mut table[index(i, n)?];
-                    *sum = *sum + c;
+                    *sum = sum.plus(c);
                 }
                 rest = after;
                 continue;
@@ -143,7 +162,34 @@ pub(super) fn scatter_add<E: ArrayFloat>(
             for &i in &indices[b * m..(b + 1) * m] {
                 let (part, after) = rest.split_at(inner);
                 let sums = &mut table[index(i, n)? * inner..][..inner];
-                sums.iter_mut().zip(part).for_each(|(sum, &c)| *sum = *sum + c);
+                sums.iter_mut().zip(part).for_each(|(sum, &c)| *sum = sum.plus(c));
+                rest = after;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Puts elements where [`take`] would have found them, in order. All indices have been checked.
+pub(super) fn scatter_set<T: Copy>(
+    dims: [&Dims; 2],
+    (axis, batch): (usize, usize),
+    indices: &[i64],
+    from: &[T],
+    to: &mut [T],
+) -> Result<()> {
+    let (batches, Along { outer, n, inner }, m) = layout(dims, axis, batch);
+    let mut rest = from;
+    for b in 0..batches {
+        for o in 0..outer {
+            let table = &mut to[(b * outer + o) * n * inner..][..n * inner];
+            for &i in &indices[b * m..(b + 1) * m] {
+                let (part, after) = rest.split_at(inner);
+                let at = index(i, n)? * inner;
+                match part {
+                    &[x] => table[at] = x,
+                    _ => table[at..][..inner].copy_from_slice(part),
+                }
                 rest = after;
             }
         }

@@ -95,7 +95,8 @@ pub(super) fn result(sets: &mut Sets, of: &Operands<'_>) -> Result<Known> {
         ArrayOp::Copy | ArrayOp::Adjoint | ArrayOp::After => Ok(of.known[0].clone()),
         ArrayOp::Concat(axis) => Ok(concatenated(of, *axis)),
         ArrayOp::Take { axis, batch } => taken(sets, of, *axis, *batch),
-        ArrayOp::ScatterAdd { axis, batch } => scattered(sets, of, *axis, *batch),
+        ArrayOp::ScatterAdd { axis, batch } => scattered(sets, of, (*axis, *batch), false),
+        ArrayOp::ScatterSet { axis, batch } => scattered(sets, of, (*axis, *batch), true),
         ArrayOp::AccumulateAt(slices) => {
             let mut to = of.sets(0).map_or_else(|| vec![0; n], <[u32]>::to_vec);
             for (k, place) in of_slices(slices, &ty.dims).into_iter().enumerate() {
@@ -269,10 +270,11 @@ fn taken(sets: &mut Sets, of: &Operands<'_>, axis: usize, batch: usize) -> Resul
     Ok(Known::of_sets(to))
 }
 
-fn scattered(sets: &mut Sets, of: &Operands<'_>, axis: usize, batch: usize) -> Result<Known> {
+/// Contributions to elements by index, or elements in place of those.
+fn scattered(sets: &mut Sets, of: &Operands<'_>, (axis, batch): (usize, usize), replaces: bool) -> Result<Known> {
     let g = Gather::of(of, axis, batch);
     let mut to = of.sets(0).map_or_else(|| vec![0; of.dims(0).size()], <[u32]>::to_vec);
-    if g.extent == 0 || of.sets(2).is_none() {
+    if g.extent == 0 || of.sets(2).is_none() && !replaces {
         return Ok(Known::of_sets(to));
     }
     for (o, i) in (0..g.outer).flat_map(|o| (0..g.inner).map(move |i| (o, i))) {
@@ -281,7 +283,7 @@ fn scattered(sets: &mut Sets, of: &Operands<'_>, axis: usize, batch: usize) -> R
         if g.indices.is_some() {
             for j in 0..g.count {
                 let k = at(g.place(o, j).unwrap_or(0));
-                to[k] = sets.union(to[k], contribution(j))?;
+                to[k] = if replaces { contribution(j) } else { sets.union(to[k], contribution(j))? };
             }
         } else {
             let any = sets.union_of((0..g.count).map(contribution).collect())?;
