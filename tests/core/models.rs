@@ -3,8 +3,6 @@
 //! With at most BOUND forced changes of thread (LOOM_MAX_PREEMPTIONS; 2 in a test run, 3 in `make safety`).
 #![allow(dead_code, unsafe_code)]
 
-#[path = "../../crates/burtorch-core/src/sync/baton.rs"]
-mod baton;
 #[path = "../../crates/burtorch-core/src/sync/flag.rs"]
 mod flag;
 #[path = "../../crates/burtorch-core/src/sync/guided_chunks.rs"]
@@ -19,6 +17,8 @@ mod pool;
 mod primitives;
 #[path = "../../crates/burtorch-core/src/sync/try_arc.rs"]
 mod try_arc;
+#[path = "../../crates/burtorch-core/src/sync/turn_hint.rs"]
+mod turn_hint;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -276,11 +276,11 @@ fn the_last_owner_sees_what_the_others_did_and_frees() {
 #[test]
 fn a_baton_is_in_one_hand_at_a_time() {
     check(|| {
-        let shared = Arc::new((baton::Baton::new(), Cells::new(1)));
-        let pass = |(baton, cells): &(baton::Baton, Arc<Cells>)| {
-            if baton.take() {
+        let shared = Arc::new((turn_hint::TurnHint::new(), Cells::new(1)));
+        let pass = |(hint, cells): &(turn_hint::TurnHint, Arc<Cells>)| {
+            if hint.take() {
                 cells.add(0, 1);
-                baton.give();
+                hint.give();
             }
         };
         let other = shared.clone();

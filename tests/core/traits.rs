@@ -38,7 +38,7 @@ use burtorch_core::program::sparsity::Pattern;
 use burtorch_core::program::{Build, Comparison, Guard, Node, Parts, Recording, Replay, Seeds, batch};
 use burtorch_core::simd::{F32x8, F32x64, F64x4, Level};
 use burtorch_core::sync::{
-    Baton, EarlyResults, Flag, GuidedChunks, OrderedReduction, Pool, Raised, Shared, Stop, Turn,
+    EarlyResults, Flag, GuidedChunks, OrderedReduction, Pool, Raised, Shared, Stop, Turn, TurnHint,
 };
 use burtorch_core::text::{Sampling, TextWindows, Vocabulary, WordContexts};
 use burtorch_core::viz::{Link, Options, Picture, PictureBox, Role};
@@ -190,7 +190,7 @@ are_send_and_sync!(
     Imports,
     Joined,
     Spliced,
-    Baton,
+    TurnHint,
     Flag,
     Pool,
     GuidedChunks,

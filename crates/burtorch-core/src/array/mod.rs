@@ -68,9 +68,9 @@ mod forward;
 mod linear;
 mod order;
 mod repeated;
-mod rest;
 mod reverse;
 mod simplify;
+mod zero_tangents;
 
 mod sparsity;
 

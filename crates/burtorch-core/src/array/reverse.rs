@@ -10,7 +10,7 @@ use super::control::with_history;
 use super::dims::bad;
 use super::expand::inlined;
 use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Cumulate, Dot, Element, Reduce, Slice, ValueId, View};
-use super::rest::without_rest;
+use super::zero_tangents::without_rest;
 use crate::error::Result;
 
 /// What to differentiate by.

@@ -8,12 +8,12 @@
 mod batch;
 mod cost;
 mod lanes;
+mod of_subset;
 mod sink;
-mod some;
 mod step;
 mod stream;
 mod team;
-mod until;
+mod with_stop;
 mod workspace;
 
 mod memory;
@@ -25,7 +25,7 @@ pub use cost::Cost;
 pub use lanes::{LaneFloat, LaneModel, Lanes};
 pub use memory::OracleMemory;
 pub use stream::Emit;
-pub use until::{Finished, Until};
+pub use with_stop::{Finished, Until};
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

@@ -3,7 +3,6 @@
 //! Promises: the code here is model-checked (`tests/core/models.rs` compiles these files against loom); a child of
 //! `fork` starts its own threads and never waits for those of its parent.
 
-mod baton;
 mod flag;
 mod guided_chunks;
 mod ordered_reduction;
@@ -14,17 +13,18 @@ mod primitives;
 mod seen;
 pub(crate) mod stop;
 mod try_arc;
+mod turn_hint;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, ThreadId};
 
-pub use baton::Baton;
 pub use flag::{Flag, Raised, Shared};
 pub use guided_chunks::GuidedChunks;
 pub use ordered_reduction::{EarlyResults, OrderedReduction, Turn};
 pub use pool::Pool;
 pub use stop::Stop;
+pub use turn_hint::TurnHint;
 
 pub(crate) use primitives::{Mutex, MutexGuard};
 pub(crate) use try_arc::TryArc;

@@ -9,11 +9,11 @@ use burtorch_core::array::{ArrayBuilder, ArrayOp, ArrayProgram, Dims, Rules, Sha
 use pyo3::prelude::*;
 
 use super::array::PyArray;
+use super::array_trial::count_single;
 use super::eager::{current_graph, home_of};
-use super::lifted::lifted_operands;
+use super::graph_values::lifted_operands;
 use super::operands::{Operand, are_integers, given_for, is_read};
 use super::trace::{ArrayTrace, around_loops, current, inside_body};
-use super::trial::count_single;
 use crate::convert::errors::IntoPython;
 use crate::convert::refusals::{error_here, is_tracing, needs_arrays};
 use crate::params::PyParameters;

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 
 use super::append::Build;
 use super::array::PyArray;
-use super::lifted::hand_on;
+use super::graph_values::hand_on;
 use super::numpy::NO_NUMBERS;
 use super::operands::{Operand, are_integers};
 use super::trace::{ArrayTrace, Eager};

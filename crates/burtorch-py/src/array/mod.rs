@@ -6,12 +6,13 @@ pub mod append;
 pub mod arguments;
 #[allow(clippy::module_inception)]
 pub mod array;
+pub mod array_trial;
 pub mod eager;
 pub mod functions;
+mod graph_values;
 pub mod guard;
-mod handed;
 pub mod index;
-mod lifted;
+mod large_results;
 mod methods;
 mod numpy;
 pub mod of_graph;
@@ -21,7 +22,6 @@ mod orders;
 pub mod parts;
 pub mod run;
 pub mod trace;
-pub mod trial;
 
 use pyo3::prelude::*;
 

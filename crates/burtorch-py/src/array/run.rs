@@ -11,7 +11,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use super::arguments::Given;
-use super::handed::Spares;
+use super::large_results::Spares;
 use crate::convert::arrays::{Array, InPlace, Kind, copied, of_integers};
 use crate::convert::errors::IntoPython;
 use crate::convert::refusals::error_here;

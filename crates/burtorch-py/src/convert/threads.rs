@@ -8,32 +8,32 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use burtorch_core::memory::has_room;
-use burtorch_core::sync::{self, Baton};
+use burtorch_core::sync::{self, TurnHint};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 thread_local! {
-    /// For a thread that shares Python calls with others: the baton that tells which thread may take the GIL.
+    /// For a thread that shares Python calls with others: the hint that tells which thread may take the GIL.
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 
 /// Threads that call Python code need the GIL for a microsecond at a time. A thread that waits for the GIL sleeps, and
-/// waking up takes as long as fifty such calls; so threads pass a baton, and spin while they wait for it.
+/// waking up takes as long as fifty such calls; so threads pass a hint, and spin while they wait for it.
 struct Turn {
-    baton: Arc<Baton>,
+    hint: Arc<TurnHint>,
     is_mine: bool,
 }
 
 impl Turn {
     /// Call without the GIL, before taking it.
     fn take(&mut self) {
-        self.is_mine = self.is_mine || self.baton.take();
+        self.is_mine = self.is_mine || self.hint.take();
     }
 
     /// Call without the GIL.
     fn give(&mut self) {
         if std::mem::take(&mut self.is_mine) {
-            self.baton.give();
+            self.hint.give();
         }
     }
 }
@@ -58,10 +58,10 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Runs `call` with the GIL, in turn with the other threads that share the baton.
-fn in_turn<T>(baton: &Arc<Baton>, call: impl FnOnce(Python<'_>) -> T) -> T {
+/// Runs `call` with the GIL, in turn with the other threads that share the hint.
+fn in_turn<T>(hint: &Arc<TurnHint>, call: impl FnOnce(Python<'_>) -> T) -> T {
     keep_thread_state();
-    let mut mine = Turn { baton: Arc::clone(baton), is_mine: false };
+    let mut mine = Turn { hint: Arc::clone(hint), is_mine: false };
     mine.take();
     let before = TURN.replace(Some(mine));
     let _back = Back(before);
@@ -101,11 +101,11 @@ fn may_attach() -> bool {
 /// Calls `work`, which does all remaining work, on this many threads if there are as many, with the GIL.
 pub fn on_threads(py: Python<'_>, threads: usize, work: &(dyn Fn(Python<'_>) + Sync)) {
     // With more threads than cores, spinning would take time from working threads. Without a GIL there is nothing to wait for.
-    let baton = (cfg!(not(Py_GIL_DISABLED)) && threads <= sync::n_cores()).then(|| Arc::new(Baton::new()));
+    let hint = (cfg!(not(Py_GIL_DISABLED)) && threads <= sync::n_cores()).then(|| Arc::new(TurnHint::new()));
     detached(py, || {
-        sync::run(threads, threads, &|_| match &baton {
+        sync::run(threads, threads, &|_| match &hint {
             _ if !may_attach() => {}
-            Some(baton) => in_turn(baton, work),
+            Some(hint) => in_turn(hint, work),
             None => Python::attach(work),
         });
     });

@@ -15,15 +15,15 @@ use super::arguments::{argument_name, statics};
 use super::array_path::{ArrayPath, ArrayVariant, Signature, record_arrays};
 use super::audit;
 use super::calls::{added, call_body, find, next_id, recorded, told};
-use super::nest::Nest;
+use super::containers::Nest;
 use super::object::Call;
 use super::pytree::{described, holds_values, is_of_graph};
 use super::record::Traced;
 use super::recorded;
 use super::transform::Transform;
 use crate::array::arguments::Given;
+use crate::array::array_trial;
 use crate::array::trace::{Source, current, wanted_dtype};
-use crate::array::trial;
 use crate::convert::errors::derived;
 use crate::convert::refusals::{is_tracing, needs_arrays};
 
@@ -151,7 +151,7 @@ fn add(
         id: next_id(),
         signature: signature.copy(py),
         statics: statics.cloned().map(Bound::unbind),
-        is_trial: trial::is_on(),
+        is_trial: array_trial::is_on(),
         paths: Vec::with_capacity(1),
     };
     added(call, traced, took, |state, path, stats| {
@@ -323,9 +323,9 @@ fn compare(call: &Call<'_>, at: usize) -> PyResult<bool> {
     let record = || record_beside(call, &signature, statics.as_ref(), Some(dtype), || Source::Answers(answers.clone()));
     audit::compared(
         call,
-        || trial::within(is_trial, record),
+        || array_trial::within(is_trial, record),
         |state, now| state.arrays.iter().find(|variant| variant.id == id)?.paths.first()?.difference(now),
-        |traced, took| trial::within(is_trial, || add(call, &signature, statics.as_ref(), traced, took)),
+        |traced, took| array_trial::within(is_trial, || add(call, &signature, statics.as_ref(), traced, took)),
     )
 }
 
@@ -380,7 +380,7 @@ pub fn trace(call: &Call<'_>, variant: Option<Traceable>) -> PyResult<()> {
     let statics = statics.as_ref().map(|statics| statics.bind(py));
     for answers in answers {
         let source = || Source::Answers(answers.clone());
-        trial::within(is_trial, || {
+        array_trial::within(is_trial, || {
             let (traced, took) = told(call, false, || record_beside(call, &signature, statics, Some(dtype), source))?;
             add(call, &signature, statics, traced, took)
         })?;

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::array_path::{ArrayPath, ArrayVariant, Parts, Signature};
-use super::nest::Nest;
+use super::containers::Nest;
 use crate::array::append::{append_call, innermost, parameters_at};
 use crate::array::arguments::Given;
 use crate::array::guard::truth;

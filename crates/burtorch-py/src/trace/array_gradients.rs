@@ -9,9 +9,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::nest::Nest;
+use super::containers::Nest;
+use super::into_arrays::{Out, filled as written};
 use super::object::Call;
-use super::out::{Out, filled as written};
 use super::transform::Argnums;
 use super::transforms::call_derived;
 use crate::array::append::innermost_of;

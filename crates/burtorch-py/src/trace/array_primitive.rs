@@ -13,14 +13,14 @@ use pyo3::exceptions::{PyReferenceError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 
+use super::containers::Nest;
 use super::control::adapted;
-use super::nest::Nest;
 use super::primitive::{PyPrimitive, no_derivative};
 use super::transform::{Arguments, present, traced_child};
 use crate::array::append::{append_apart, append_to};
 use crate::array::array::PyArray;
+use crate::array::array_trial;
 use crate::array::trace::{Active, Source, current};
-use crate::array::trial;
 use crate::convert::buffer::type_name;
 use crate::convert::errors::derived;
 use crate::convert::refusals::not_in_a_trace;
@@ -46,7 +46,7 @@ pub fn is_meant(args: &Bound<'_, PyTuple>) -> PyResult<bool> {
 /// A primitive called with Arrays.
 pub fn call<'py>(primitive: &Bound<'py, PyPrimitive>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let py = primitive.py();
-    trial::refuse(py)?;
+    array_trial::refuse(py)?;
     let name = primitive.get().name(py);
     let arguments = Arguments::of(py, &name, &args.iter().collect::<Vec<_>>())?;
     let Some(trace) = present(py, &arguments.leaves) else { return Err(not_in_a_trace(py, "this")) };

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyTuple};
 
-use super::nest::Nest;
+use super::containers::Nest;
 
 /// The axis of each leaf of `nests`. A list or tuple has one entry for each of them, unless there is only one.
 pub fn axes_of(spec: &Bound<'_, PyAny>, nests: &[Nest], what: &str) -> PyResult<Vec<Option<isize>>> {

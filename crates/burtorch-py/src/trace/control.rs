@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyTuple};
 
-use super::nest::Nest;
+use super::containers::Nest;
 use super::transform::{Arguments, Child, Transform, present, traced_child};
 use crate::array::append::append_to;
 use crate::array::array::PyArray;

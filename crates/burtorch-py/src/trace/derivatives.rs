@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use super::arguments::Arguments;
 use super::calls::with_program;
 use super::gradients::shaped;
+use super::into_arrays::{self, Out, call_into};
 use super::object::Call;
-use super::out::{self, Out, call_into};
 use super::pytree::{GivenArguments, Tree};
 use super::state::Path;
 use super::transform::Argnums;
@@ -165,7 +165,7 @@ pub fn hessian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
         ready(&mut path.hessian, || Hessian::new(&path.program))?.dense(&path.program, &x, &mut entries)?;
         Ok(entries)
     })?;
-    out::filled(filled(call.py(), &[n, n], Kind::F64, &entries)?, out)
+    into_arrays::filled(filled(call.py(), &[n, n], Kind::F64, &entries)?, out)
 }
 
 /// `f.jacobian(x)`
@@ -194,5 +194,5 @@ pub fn jacobian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     })?
     .or_raise(py)?;
     let extents = if is_scalar { &[n][..] } else { &[m, n] };
-    out::filled(filled(py, extents, Kind::F64, &entries)?, out)
+    into_arrays::filled(filled(py, extents, Kind::F64, &entries)?, out)
 }

@@ -16,7 +16,7 @@ use super::audit;
 use super::object::Call;
 use super::pytree::Tree;
 use super::state::{Path, Variant};
-use super::{array_calls, forms, states};
+use super::{array_calls, states, stored_forms};
 use crate::array::functions::any_array;
 use crate::convert::arrays::Kind;
 use crate::convert::errors::{IntoPython, derived};
@@ -105,7 +105,7 @@ fn to_bytes(call: &Call<'_>) -> PyResult<Vec<u8>> {
     let arrays = array_calls::first_variant(call)?;
     audit::refresh(call, &audit::recorded_at(call, true)?)?;
     array_calls::restore(call, arrays)?;
-    forms::complete(call)?;
+    stored_forms::complete(call)?;
     let arrays = call.with(|state| {
         let variant = state.arrays.first().filter(|variant| !variant.paths.is_empty());
         variant.map(|variant| Written::of(py, variant, state.uses_arrays)).transpose()

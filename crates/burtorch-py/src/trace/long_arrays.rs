@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyTuple};
 
 use super::calls::is_of_a_wrong_type;
 use super::object::Call;
-use crate::array::trial::{self, Trial};
+use crate::array::array_trial::{self, Trial};
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::errors::{BurtorchError, is_final};
 use crate::convert::numbers::is_ndarray;
@@ -42,7 +42,7 @@ pub fn run<'py, T>(
 ) -> PyResult<T> {
     let py = call.py();
     call.with(|state| state.is_of_arrays = true)?;
-    let (done, how) = trial::tried(|| run(Call { with_arrays: true, ..call }));
+    let (done, how) = array_trial::tried(|| run(Call { with_arrays: true, ..call }));
     let needs_values = match (how, &done) {
         (Trial::NeedsValues, Err(error)) => !is_final(py, error),
         (Trial::Failed, Err(error)) => is_of_a_wrong_type(py, error) || error.is_instance_of::<BurtorchError>(py),

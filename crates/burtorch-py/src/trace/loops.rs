@@ -8,8 +8,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
+use super::containers::Nest;
 use super::control::{Control, known_predicate, mask};
-use super::nest::Nest;
 use super::transform::{Argnums, Rule, Transform, hold_values};
 use super::transforms::{function, transform};
 use crate::array::array::PyArray;

@@ -15,8 +15,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyFunction;
 
-use super::answers::{asked, is_answer, is_dropped, is_machinery, module_of};
 use super::attributes::{is_of_a_library, is_standard};
+use super::modules_not_followed::{asked, is_answer, is_dropped, is_machinery, module_of};
 use super::search::{Search, reads_fields};
 use super::unwatched::{self, Kind};
 use crate::convert::entry::entered;

@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 
-use super::nest::{is_dict_of_collections, is_named_tuple};
+use super::containers::{is_dict_of_collections, is_named_tuple};
 use crate::array::arguments::is_sparse;
 use crate::array::array::PyArray;
 use crate::convert::arrays::{Array, Kind, filled};

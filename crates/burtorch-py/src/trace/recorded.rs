@@ -9,7 +9,7 @@ use pyo3::types::PyTuple;
 
 use super::array_path::ArrayPath;
 use super::calls::call_body;
-use super::nest::Nest;
+use super::containers::Nest;
 use super::object::Call;
 use super::pytree::is_of_graph;
 use super::transform::{Rule, Transform};

@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyTuple};
 
 use super::array_path::Returned;
+use super::containers::Nest;
 use super::control::Control;
-use super::nest::Nest;
 use super::pytree::{described, holds_values, is_of_graph};
 use super::transform_rules::checkpoint;
 use crate::array::append::{append_call, innermost};

@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::axes::axes_of;
+use super::containers::Nest;
 use super::derivative_programs::{batched, jacobian, parameter_gradient, row_types, sparse_entries, totalled};
-use super::nest::Nest;
 use super::transform::{Arguments, Child, Rule, Transform, present};
 use crate::array::append::append_apart;
 use crate::array::array::PyArray;

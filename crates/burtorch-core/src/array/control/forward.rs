@@ -5,7 +5,7 @@ use super::super::build::ArrayBuilder;
 use super::super::expand::inlined;
 use super::super::forward::Forward;
 use super::super::instr::{ArrayOp, ArrayProgram, Length, Loop, Type, ValueId};
-use super::super::rest::without_rest;
+use super::super::zero_tangents::without_rest;
 use super::body::{is_float, parts, shared};
 use crate::error::Result;
 

@@ -9,8 +9,8 @@ use super::super::build::ArrayBuilder;
 use super::super::dims::bad;
 use super::super::expand::inlined;
 use super::super::instr::{ArrayOp, ArrayProgram, Element, Type, ValueId};
-use super::super::rest::without_rest;
 use super::super::reverse::{Sweep, Variable, values_of, with_carries_kept};
+use super::super::zero_tangents::without_rest;
 use crate::error::Result;
 
 /// Adjoints that a reverse pass begins with: whether elements of each may be unreached; nothing where there is none.

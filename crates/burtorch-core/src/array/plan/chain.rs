@@ -10,11 +10,11 @@
 //!
 //! Promises: the bits of each operation on one number. Does not know the steps around it.
 
+use super::columns_of_rows::Turned;
 use super::math::{ArrayFloat, BlockOp, arity, compute};
 use super::memory::Bank;
 use super::place::{Source, Walk};
 use super::reducer::Reducer;
-use super::turned::Turned;
 use super::work::{Arg, Work};
 use crate::error::{Error, Result};
 use crate::interrupt;

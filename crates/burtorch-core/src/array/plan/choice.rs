@@ -3,15 +3,15 @@
 //! Does not know what bodies compute.
 
 use super::super::instr::{Element, Type};
-use super::alone::Operand;
-use super::carried::write_results;
 use super::control::write;
+use super::direct_results::write_results;
+use super::fused::Item;
 use super::inner::Body;
 use super::math::ArrayFloat;
 use super::memory::Bank;
 use super::numbers::{Slots, Straight};
 use super::place::Source;
-use super::together::Item;
+use super::single::Operand;
 use crate::error::Result;
 
 /// A choice that is ready to run.

@@ -4,7 +4,7 @@
 //! every crate that calls them, and a library of both would hold them twice.
 
 use super::super::instr::ArrayProgram;
-use super::passing::TakePart;
+use super::gradients_in_parts::TakePart;
 use super::{Argument, PassingPlan, Plan};
 use crate::error::Result;
 

@@ -4,10 +4,10 @@
 //! derivatives.
 
 use super::super::instr::{ArrayOp, Element, Solve, Type};
-use super::alone::Operand;
 use super::math::ArrayFloat;
 use super::memory::{Bank, room};
 use super::place::Source;
+use super::single::Operand;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::kernels::{Triangle, cholesky, factor_workspace_len, lu, qr, solve_triangular};

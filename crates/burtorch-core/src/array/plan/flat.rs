@@ -8,13 +8,13 @@
 use std::ops::{Deref, DerefMut};
 
 use super::Argument;
-use super::alone::Alone;
 use super::inner::Body;
 use super::math::{ArrayFloat, BlockOp, compute};
 use super::memory::{Bank, room};
 use super::numbers::{Numbers, Straight};
 use super::place::Source;
 use super::reducer::Reducer;
+use super::single::Alone;
 use crate::error::Result;
 use crate::kernels::{self, Strips};
 

@@ -4,12 +4,12 @@
 
 use super::super::expansion::MathOp;
 use super::super::instr::{ArrayOp, Element};
-use super::alone::{Alone, Operand};
 use super::chain::Chain;
 use super::flat::{Flat, Part, Places, Port, Room, Span};
 use super::math::{ArrayFloat, BlockOp, arity};
 use super::memory::Bank;
 use super::place::{Source, Walk};
+use super::single::{Alone, Operand};
 use super::uses::uses;
 use super::work::{Arg, Work};
 use super::{Plan, Step};

@@ -84,6 +84,9 @@ fn outside(i: i64, n: usize) -> Error {
 
 /// How a table and its indices lie: batches, extents of the table in each, indices in each.
 fn layout([table, indices]: [&Dims; 2], axis: usize, batch: usize) -> (usize, Along, usize) {
+    if table.rank() == 1 {
+        return (1, Along { outer: 1, n: table[0], inner: 1 }, indices.size());
+    }
     let batches: usize = table[..batch].iter().product();
     let mut along = Along::new(table, axis, axis + 1);
     along.outer = table[batch..axis].iter().product();

@@ -2,7 +2,7 @@
 //!
 //! Promises: the same numbers in the slots that are read. Does not know what operations do.
 
-use super::together::Item;
+use super::fused::Item;
 
 /// Calls for each slot that work writes.
 pub(super) fn written(work: &[Item], each: &mut impl FnMut(usize)) {

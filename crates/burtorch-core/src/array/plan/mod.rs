@@ -13,14 +13,14 @@ mod draft;
 mod in_place;
 mod reducer;
 
-mod again;
+mod recomputed;
 
 mod actions;
 mod chain;
+mod fused;
 mod scalars;
 mod schedule;
 mod shared;
-mod together;
 mod work;
 
 mod numbers;
@@ -29,33 +29,33 @@ mod compile;
 
 mod fold;
 
-mod alone;
 mod concat;
 mod dot;
 mod factors;
 mod indexed;
 mod integers;
+mod single;
 mod sorted;
 
-mod carried;
+mod direct_results;
 mod inner;
 mod invariant;
 mod jumps;
 #[cfg(target_arch = "x86_64")]
 mod native;
-mod never;
+mod never_unreached;
 mod number_loop;
+mod peephole;
 mod signs;
-mod simpler;
 
 mod control;
 
 mod choice;
 
 mod blocks_once;
+mod columns_of_rows;
 mod rows;
 mod sparse;
-mod turned;
 
 mod flat;
 mod flatten;
@@ -63,9 +63,9 @@ mod uses;
 
 mod body;
 mod entry;
-mod passing;
+mod gradients_in_parts;
+mod moved_out;
 mod steps;
-mod taken;
 
 use super::columns::in_columns;
 use super::dims::{Dims, bad};
@@ -76,7 +76,6 @@ use crate::interrupt;
 use crate::memory::list_for;
 use crate::scalar::DType;
 use crate::simd::Real;
-use alone::{Alone, own_numbers};
 pub use argument::{Argument, Csr, Places};
 use chain::{BLOCK, Chain};
 use choice::Choice;
@@ -84,20 +83,21 @@ use control::LoopStep;
 use draft::{Carried, Drafts, Kept};
 pub use entry::PlanEntries;
 use factors::Factors;
+use gradients_in_parts::Passing;
+pub use gradients_in_parts::{PassingPlan, TakePart};
 use inner::Pass;
 pub(super) use integers::{compare as compare_integers, row as integer_row};
 pub use math::ArrayFloat;
 pub(crate) use math::compute_formula;
 use memory::{Bank, assigned, bank, room};
+pub use moved_out::Floats;
+pub(super) use moved_out::Run;
 use numbers::Numbers;
-use passing::Passing;
-pub use passing::{PassingPlan, TakePart};
 use place::Source;
 use rows::RowsStep;
+use single::{Alone, own_numbers};
 use sparse::SparseStep;
 use steps::steps;
-pub use taken::Floats;
-pub(super) use taken::Run;
 
 #[derive(Debug)]
 enum Step<E> {

@@ -4,14 +4,14 @@
 //! before. Does not know where slices come from.
 
 use super::super::expansion::MathOp;
-use super::carried::write_carries;
+use super::direct_results::write_carries;
+use super::fused::{Item, Operation};
 use super::inner::Body;
 use super::math::{ArrayFloat, BlockOp};
 use super::memory::room;
 use super::numbers::Straight;
+use super::peephole::simplify;
 use super::scalars::{Code, Cursor};
-use super::simpler::simplify;
-use super::together::{Item, Operation};
 use crate::error::Result;
 use crate::interrupt;
 use crate::memory::reserve_in;

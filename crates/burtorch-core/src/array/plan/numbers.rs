@@ -6,13 +6,13 @@
 use std::collections::{HashMap, HashSet};
 
 use super::super::instr::Element;
-use super::alone::Operand;
 use super::chain::Stream;
+use super::fused::{Item, Operation};
 use super::math::ArrayFloat;
 use super::memory::{Bank, room};
 use super::place::{Place, Source};
 use super::scalars::Code;
-use super::together::{Item, Operation};
+use super::single::Operand;
 use super::work::{Arg, Work};
 use crate::error::{Error, Result};
 use crate::interrupt;

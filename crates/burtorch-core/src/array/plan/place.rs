@@ -258,6 +258,9 @@ impl Walk {
 
     /// Numbers from `start` on.
     pub(super) fn gather<T: Copy>(&self, from: &[T], start: usize, to: &mut [T]) {
+        if self.rank == 0 {
+            return to.fill(from[self.offset]);
+        }
         let Some([rows, row]) = self.turned().filter(|[_, row]| to.len() >= TURNED * row) else {
             return self.gather_parts(from, start, to);
         };

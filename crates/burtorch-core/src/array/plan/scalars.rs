@@ -13,12 +13,12 @@ use std::any::TypeId;
 
 use super::super::expansion::MathOp;
 use super::actions::{IsEqual, IsLess, IsLessEqual, Same, step, step_of, stop};
+use super::fused::{Item, Operation, all_reads, together};
 use super::jumps::{Instr, Step, again, jump, moves, two_moves, unless, unless_holds};
 use super::math::{ArrayFloat, BlockOp};
 #[cfg(target_arch = "x86_64")]
 use super::native::Native;
 use super::schedule::scheduled;
-use super::together::{Item, Operation, all_reads, together};
 use crate::error::Result;
 use crate::interrupt;
 use crate::simd::Real;

@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 
 use super::super::expansion::MathOp;
+use super::fused::Operation;
 use super::math::BlockOp;
-use super::together::Operation;
 use crate::ops::Function;
 
 /// More at once take too long.

@@ -4,9 +4,9 @@
 //! the slots that are read afterwards. Does not know derivatives.
 
 use super::super::expansion::MathOp;
+use super::fused::{Item, Operation};
 use super::math::{ArrayFloat, BlockOp};
-use super::never::Start;
-use super::together::{Item, Operation};
+use super::never_unreached::Start;
 use crate::ops::Function;
 
 /// The most work that is done to find them: sums times parts of the work.
@@ -118,7 +118,7 @@ fn signs(operation: &Operation, is_reached: &[bool]) -> [Sign; 3] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::together::tests::{ZEROS_AND_OTHERS, all_operations, result};
+    use super::super::fused::tests::{ZEROS_AND_OTHERS, all_operations, result};
     use super::*;
 
     /// Of each operand of each operation, beside others that may be -0.0 and those that may not.

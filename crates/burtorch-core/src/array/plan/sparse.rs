@@ -5,11 +5,11 @@
 
 use super::super::dims::{Dims, bad};
 use super::super::instr::{SparseDot, SparseKind};
-use super::alone::Operand;
 use super::argument::{Argument, Csr, Places};
 use super::math::ArrayFloat;
 use super::memory::Bank;
 use super::place::Source;
+use super::single::Operand;
 use crate::error::Result;
 use crate::kernels::{self, CheckedRows, SparsePlace};
 use crate::simd::Real;

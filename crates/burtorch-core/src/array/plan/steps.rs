@@ -3,18 +3,18 @@
 //! Does not know the order of steps.
 
 use super::super::instr::{ArrayOp, ArrayProgram, Element, Type};
-use super::alone::{Alone, Operand};
 use super::body::{body_of, condition_of, numbers_of};
 use super::choice::Choice;
 use super::compile::Compiled;
 use super::control::LoopStep;
 use super::draft::{Carried, Draft, Drafts};
 use super::factors::{Factors, Kind};
+use super::gradients_in_parts::Passing;
 use super::inner::Body;
 use super::numbers::Numbers;
-use super::passing::Passing;
 use super::place::{Place, Source, Walk};
 use super::rows::RowsStep;
+use super::single::{Alone, Operand};
 use super::sparse::SparseStep;
 use super::{ArrayFloat, Plan, Step};
 use crate::error::Result;

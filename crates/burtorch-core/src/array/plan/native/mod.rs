@@ -17,8 +17,8 @@ use memmap2::{Mmap, MmapMut};
 
 use self::assembler::{Constant, If, Operand, Register, SUBTRACT};
 use self::operations::{Writer, function};
+use super::fused::{Item, Operation};
 use super::math::{BlockOp, arity};
-use super::together::{Item, Operation};
 use crate::simd::{Level, level};
 
 /// Of the slots and a place in the code: the place where it pauses, or null at its end.
@@ -276,8 +276,8 @@ impl Maker<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::super::expansion::MathOp;
+    use super::super::fused::tests::all_operations;
     use super::super::scalars::Code;
-    use super::super::together::tests::all_operations;
     use super::*;
 
     const SPECIAL: [f64; 12] =

@@ -9,11 +9,11 @@
 use std::collections::HashMap;
 
 use super::super::expansion::MathOp;
+use super::fused::{Item, Operation};
 use super::invariant::{lift, remove_unread, written};
 use super::math::{ArrayFloat, BlockOp, arity};
-use super::never::Start;
+use super::never_unreached::Start;
 use super::signs::without_needless;
-use super::together::{Item, Operation};
 use crate::simd::Real;
 
 /// A slot as it was written.
@@ -269,8 +269,8 @@ impl<E: ArrayFloat> Known<'_, E> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fused::tests::{NUMBERS, Nest, interpret};
     use super::super::scalars::Code;
-    use super::super::together::tests::{NUMBERS, Nest, interpret};
     use super::*;
 
     const ARGUMENTS: usize = 6;

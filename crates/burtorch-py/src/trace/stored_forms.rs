@@ -11,7 +11,7 @@ use super::arguments::Arguments;
 use super::array_calls::{self, Traceable};
 use super::array_path::Signature;
 use super::calls::with_path;
-use super::nest::Nest;
+use super::containers::Nest;
 use super::object::Call;
 use super::pytree::Tree;
 use super::state::Path;

@@ -10,7 +10,7 @@ use pyo3::types::PyTuple;
 
 use super::array_calls::call_with;
 use super::array_path::ArrayPath;
-use super::nest::Nest;
+use super::containers::Nest;
 use super::object::Call;
 use super::transform::Argnums;
 use super::transforms::{call_derived, function_for};

@@ -1,20 +1,20 @@
 //! A hint for turns: for threads that are about to take a lock whose waiters sleep.
 //!
-//! Promises: no thread waits long, and correctness does not depend on the hint. If each thread takes the baton before the lock
+//! Promises: no thread waits long, and correctness does not depend on the hint. If each thread takes the hint before the lock
 //! and passes it on after the lock, the lock is free when a thread takes it, and none of them sleeps.
 
 use super::primitives::{AtomicBool, Ordering, SPINS, pause};
 
 /// Held by one thread at a time, of those that care.
 #[derive(Debug, Default)]
-pub struct Baton {
+pub struct TurnHint {
     is_held: AtomicBool,
 }
 
-impl Baton {
-    /// A free baton.
+impl TurnHint {
+    /// A free hint.
     pub fn new() -> Self {
-        Baton { is_held: AtomicBool::new(false) }
+        TurnHint { is_held: AtomicBool::new(false) }
     }
 
     /// Takes it, or gives up after some 100 microseconds. Returns whether it was taken.

@@ -4,8 +4,8 @@
 //! it holds for all writings of a slot.
 
 use super::super::expansion::MathOp;
+use super::fused::{Item, Operation};
 use super::math::{ArrayFloat, BlockOp};
-use super::together::{Item, Operation};
 use crate::ops::Function;
 
 /// Slots before work on them.
@@ -74,7 +74,7 @@ fn result(operation: &Operation, is_reached: &[bool]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::together::tests::{self, ZEROS_AND_OTHERS, all_operations};
+    use super::super::fused::tests::{self, ZEROS_AND_OTHERS, all_operations};
     use super::*;
 
     #[test]

@@ -4,7 +4,7 @@
 //! writes the carry itself, after whatever reads the old number, if that may be; a carry that becomes another one, as in a delay, is moved
 //! before that one is overwritten. Promises: the numbers of the simple algorithm. Does not know how work runs.
 
-use super::together::{Item, Operation};
+use super::fused::{Item, Operation};
 
 /// Whether an operation reads a slot.
 fn takes(operation: &Operation, slot: usize) -> bool {
@@ -162,9 +162,9 @@ pub(super) fn write_results(work: &mut Vec<Item>, results: &mut [usize], to: &[u
 
 #[cfg(test)]
 mod tests {
+    use super::super::fused::tests::{NUMBERS, Nest, interpret};
     use super::super::numbers::Straight;
     use super::super::scalars::Code;
-    use super::super::together::tests::{NUMBERS, Nest, interpret};
     use super::*;
 
     const CARRIES: std::ops::Range<usize> = 5..10;
