@@ -47,13 +47,25 @@ def array(x: Any) -> Any:
     return made
 
 
+def as_array(x: Any) -> Any:
+    """A Value or Vector as an Array of its graph, also in lists and tuples; other objects unchanged."""
+    if isinstance(x, (list, tuple)) and has_value(x):
+        return [*map(as_array, x)] if isinstance(x, list) else (*map(as_array, x),)
+    return _core.array_of(x) if isinstance(x, (Value, Vector)) else x
+
+
+def called(f: Callable[..., R], operands: tuple[Any, ...], keywords: dict[str, Any]) -> R:
+    """The result of a function of Arrays, which Values and Vectors become."""
+    return f(*map(as_array, operands), **{key: as_array(value) for key, value in keywords.items()})
+
+
 def public(f: Callable[P, R]) -> Callable[P, R]:
     """A function that calls NumPy's function of the same name for plain arrays."""
 
     @functools.wraps(f)
     def of_any(*operands: P.args, **keywords: P.kwargs) -> R:
         if is_array(operands) or is_array(tuple(keywords.values())):
-            return f(*operands, **keywords)
+            return called(f, operands, keywords)
         if not f.__code__.co_flags & inspect.CO_VARKEYWORDS:
             check_names(f, keywords)
         return of_numbers(f.__name__, *operands, **keywords)  # type: ignore[no-any-return]
@@ -97,12 +109,12 @@ def evaluated(n: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
         @functools.wraps(f)
         def of_any(*operands: P.args, **keywords: P.kwargs) -> R:
             if is_array(operands) or is_array(tuple(keywords.values())):
-                return f(*operands, **keywords)
+                return called(f, operands, keywords)
             if has_value(operands) or has_value(tuple(keywords.values())):
                 raise TypeError(f"{f.__name__}() does not take Values or Vectors; {INSTEAD_OF_VECTORS}")
             arrays = [numpy.asarray(x) for x in operands[:n]]
-            called: Callable[..., R] = f
-            found: R = _core.array_evaluated(lambda *x: called(*x, *operands[n:], **keywords), *arrays)
+            function: Callable[..., R] = f
+            found: R = _core.array_evaluated(lambda *x: function(*x, *operands[n:], **keywords), *arrays)
             return found
 
         return of_any

@@ -97,19 +97,13 @@ def function(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict
         raise TypeError(f"{named(called)} does not take Arrays: {why_not(called)}")
     if keywords.get("out") is not None:
         raise TypeError(f"{named(called)} takes no out= if an operand is an Array: Arrays are immutable")
-    keywords = {key: as_array(value) for key, value in keywords.items() if key != "out"}
     try:
-        return ours(*map(as_array, operands), **keywords)
+        return _array_base.called(ours, operands, {key: x for key, x in keywords.items() if key != "out"})
     except (TypeError, AttributeError) as error:
         if isinstance(error, _core.TraceError):
             raise
         text = str(error).replace("<lambda>()", f"{called.__name__}()")
         raise TypeError(f"{named(called)} of Arrays: {text}") from error
-
-
-def as_array(x: Any) -> Any:
-    """A Value or Vector as an Array of its graph; other objects unchanged."""
-    return _core.array_of(x) if isinstance(x, (_core.Value, _core.Vector)) else x
 
 
 ALIASES = {"amax": "max", "amin": "min", "around": "round", "concat": "concatenate", "permute_dims": "transpose"}
@@ -147,17 +141,18 @@ def why_not(called: Any) -> str:
 
 def function_of_parameters(called: Any, types: Any, operands: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """The result of ``__array_function__`` of Tensors and Parameters, which become Arrays of the current graph."""
-    if any(issubclass(one, (_core.Value, _core.Vector)) for one in types):
+    if _core.Vector in types:
         return NotImplemented
     return function(called, types, operands, keywords)
 
 
 def ufunc_of_parameters(called: Any, method: str, *operands: Any, **keywords: Any) -> Any:
-    """The result of ``Parameters.__array_ufunc__``, and of that of Tensors beside Arrays and in their traces."""
-    if any(isinstance(x, (_core.Value, _core.Vector)) for x in operands):
-        return NotImplemented
+    """The result of ``__array_ufunc__`` of Parameters, Tensors, Values and Vectors as Arrays."""
     kinds = (_core.Parameters, _core.Tensor, _core.parameter)
-    return ufunc(called, method, *(_core.array_of(x) if isinstance(x, kinds) else x for x in operands), **keywords)
+    operands = tuple(map(_array_base.as_array, operands))
+    arrays = [x for x in operands if isinstance(x, Array)]
+    operands = tuple(_core.array_of(x, *arrays) if isinstance(x, kinds) else x for x in operands)
+    return ufunc(called, method, *operands, **keywords)
 
 
 def shape_of_vector(x: Any) -> tuple[int]:
@@ -176,6 +171,15 @@ OF_VECTORS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+PRODUCTS = {"numpy.dot", "numpy.vdot", "numpy.inner"}
+
+
+def is_row(x: Any) -> bool:
+    """Whether an operand has one axis: a Vector, a sequence of numbers, or an array."""
+    numbers = (_core.Value, _core.parameter, float, int)
+    return isinstance(x, _core.Vector) or (getattr(x, "ndim", 1) == 1 and not isinstance(x, numbers))
+
+
 def function_of_vectors(called: Any, types: Any, operands: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """The result of ``Vector.__array_function__``."""
     if Array in types:
@@ -189,12 +193,12 @@ def function_of_vectors(called: Any, types: Any, operands: tuple[Any, ...], keyw
         is_whole = axis is None or (type(axis) is int and axis in (0, -1))
         if is_whole and len(rest) <= len(names) and given in ({}, {"ord": None}):
             return REDUCTIONS_OF_VECTORS[name](x)
-    elif name in OF_VECTORS and not keywords:
+    elif name in OF_VECTORS and not keywords and (name not in PRODUCTS or all(map(is_row, operands))):
         return OF_VECTORS[name](*operands)
     if name not in FUNCTIONS:
         raise TypeError(f"{name} does not take Vectors or Arrays: {why_not(called)}")
     try:
-        return function(called, types, tuple(map(as_array, operands)), keywords)
+        return function(called, types, operands, keywords)
     except TypeError as error:
         refused = f"{name} does not take Vectors with these arguments; {_array_base.INSTEAD_OF_VECTORS}"
         raise TypeError(refused) from error

@@ -85,6 +85,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 
 @public
 def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    x = array(x)
     if is_integer(x):
         return x
     limits = numpy.finfo(x.dtype)
@@ -117,7 +118,7 @@ def angle(z: Any, deg: bool = False) -> Any:
 
 @public
 def imag(val: Any) -> Any:
-    return numpy.zeros(val.shape, val.dtype)
+    return numpy.zeros(val.shape, array(val).dtype)
 
 
 @public
@@ -239,7 +240,7 @@ def iscomplex(x: Any) -> Any:
 
 @public
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
-    return x.astype(dtype)
+    return array(x).astype(dtype)
 
 
 @public

@@ -8,7 +8,7 @@ import operator
 
 import numpy
 
-from burtorch import _arrays, _core
+from burtorch import _array_base, _arrays, _core
 from burtorch._array_base import array, axes_of, axis_of, is_array, operand, part, public
 from burtorch._array_shapes import cast, concatenate, extents_of, sections_of
 
@@ -159,6 +159,7 @@ def pad(
     modes = ("constant", "edge", "reflect", "symmetric", "wrap")
     if mode not in modes or reflect_type != "even" or is_array(constant_values):
         raise TypeError(f"it takes mode= {', '.join(map(repr, modes))}, known constants, and reflect_type='even'")
+    array = _array_base.array(array)
     widths = widths_of(pad_width, array.ndim)
     values = numpy.broadcast_to(constant_values, (array.ndim, 2))
     for axis, ends in enumerate(widths):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burtorch._core import Array, Value
+from burtorch._core import Array, Parameters, Tensor, Value, Vector
 from burtorch._where import clamp, where
 
 TYPE_CHECKING = False  # as in the package
@@ -66,8 +66,8 @@ def loses_gradient(found: Any) -> bool:
 
 
 def function_of_values(called: Any, types: Any, operands: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """The result of ``Value.__array_function__``; other functions treat a Value as an object."""
-    if Array in types:
+    """The result of ``Value.__array_function__``; functions of Values alone treat them as objects."""
+    if any(one in types for one in (Array, Parameters, Tensor, Vector)):
         return NotImplemented
     name = called.__name__
     if name in OURS and operands and isinstance(operands[0], Value) and keywords.get("out") is None:

@@ -246,3 +246,58 @@ def test_a_known_mask_chooses_from_a_tensor(shape):
             np.testing.assert_allclose(rows, [expected.sum()] * 3)
             oracle = bt.Oracle(lambda x, where=where: bt.sum(where(w)) * bt.where(x > 0, x, 0.0), params=params)
             assert oracle(np.array([1.0, -1.0]))[0] == pytest.approx(expected.sum() / 2)
+
+
+NUMBERS = np.array([-1.5, 0.0, 2.5, np.inf, np.nan, -np.inf])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["isnan", "isfinite", "isinf", "isneginf", "isposinf", "signbit", "trunc", "fix", "degrees", "deg2rad", "rad2deg"]
+    + ["radians", "fabs", "nan_to_num", "imag", "real", "conj", "logical_not", "modf"],
+)
+def test_functions_that_only_arrays_have(name):
+    function = getattr(np, name)
+    w = bt.Parameters(dtype="float64").tensor(6)
+    w.values[:] = NUMBERS
+    expected = function(NUMBERS)
+    for found in (function(w), function(bt.Vector(NUMBERS)), function(bt.array(NUMBERS))):
+        for one, other in zip(*([x] if name != "modf" else x for x in (found, expected))):
+            np.testing.assert_array_equal(bt.array(one).data, other)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_functions_that_only_arrays_have_keep_gradients(dtype):
+    params = bt.Parameters(dtype=dtype)
+    w = params.tensor(2, init=-0.5)
+    with bt.Graph(dtype=dtype):
+        v, x = bt.Vector([-0.5, 2.0]), bt.Value(-0.5)
+        loss = np.fabs(v).sum() + np.copysign(v, -x).sum() + np.degrees(w).sum() + np.fmod(v, x).sum()
+        loss.backward()
+    assert list(v.grad) == [-1.0 - 1.0 + 1.0, 1.0 + 1.0 + 1.0]
+    assert x.grad == 4.0 - 1.0
+    assert list(params.grads) == pytest.approx([180 / np.pi] * 2)
+
+
+@pytest.mark.parametrize(
+    "name", ["fmax", "fmin", "fmod", "copysign", "heaviside", "logaddexp2", "divmod", "logical_and"]
+)
+def test_functions_of_two_operands_that_only_arrays_have(name):
+    function = getattr(np, name)
+    x, y = np.array([-1.5, 0.0, 2.5]), np.array([1.0, 2.0, -0.5])
+    w = bt.Parameters(dtype="float64").tensor(3)
+    w.values[:] = x
+    expected = np.asarray(function(x, y))
+    for left in (w, bt.Vector(x), bt.array(x)):
+        for right in (y, bt.Vector(y), bt.array(y)):
+            found = function(left, right)
+            found = [one.data for one in found] if name == "divmod" else found.data
+            np.testing.assert_allclose(np.asarray(found, float), expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("axes", [0, 1])
+def test_pad_and_astype(axes):
+    w = bt.Parameters(dtype="float64").tensor((2, 3)[axes:], init=0.5)
+    numbers = np.full((2, 3)[axes:], 0.5)
+    np.testing.assert_array_equal(np.pad(w, 1).data, np.pad(numbers, 1))
+    np.testing.assert_array_equal(np.imag(w), np.zeros(numbers.shape))

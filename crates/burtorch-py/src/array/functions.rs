@@ -134,6 +134,10 @@ pub fn affine<'py>(
 /// `x / sqrt(mean of x^2 + epsilon)` along the last axis, times a weight.
 pub fn rms_norm<'py>(x: &Any<'py>, weight: &Any<'py>, epsilon: f64) -> PyResult<Any<'py>> {
     let made = of_two(x, weight, |b, x, weight| {
+        if !(epsilon >= 0.0 && epsilon.is_finite()) {
+            let (expected, found) = ("finite and at least 0".into(), epsilon.to_string());
+            return Err(burtorch_core::Error::BadArgument { what: "eps", expected, found });
+        }
         let [features, gains] = [x, weight].map(|v| b.type_of(v).dims.last().copied());
         // One gain is for all features.
         if features != gains && gains.unwrap_or(1) != 1 {

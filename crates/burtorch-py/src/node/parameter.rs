@@ -48,6 +48,11 @@ fn operate<'py>(operator: &str, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) ->
     x.py().import("operator")?.call_method1(operator, (x, y))
 }
 
+/// `divmod(x, y)`
+fn divided<'py>(x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    x.py().import("builtins")?.call_method1("divmod", (x, y))
+}
+
 #[pymethods]
 impl PyParameter {
     #[new]
@@ -124,8 +129,20 @@ impl PyParameter {
         value_of(slf)?.neg()
     }
 
+    fn __pos__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        value_of(slf)?.pos()
+    }
+
     fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         value_of(slf)?.abs()
+    }
+
+    fn __divmod__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        divided(&value_of(slf)?, other)
+    }
+
+    fn __rdivmod__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        divided(other, &value_of(slf)?)
     }
 
     fn __pow__<'py>(

@@ -70,6 +70,8 @@ impl Symbol {
 pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     if is_of_arrays(&[x.clone(), y.clone()])? {
+        // Tensors of one axis take lists, too.
+        let (x, y) = (&without_rows(x)?, &without_rows(y)?);
         return match symbol {
             Symbol::Power => crate::array::operators::power(x, y),
             _ => crate::array::operators::row(symbol.op(), x, y),
@@ -239,9 +241,13 @@ pub fn not_a_vector(op: Op, x: &Bound<'_, PyAny>) -> PyErr {
 pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
     unsafe {
-        with_arguments(arguments, |py, arguments| match is_of_arrays(arguments)? {
-            true => of_op(op, arguments),
-            false => or_plain(py, arguments, true, |arguments| binary_of(op, arguments)),
+        with_arguments(arguments, |py, arguments| {
+            let read = arguments.iter().map(|x| x.cast::<PyParameter>().map_or_else(|_| Ok(x.clone()), value_of));
+            let arguments = &read.collect::<PyResult<Vec<_>>>()?;
+            match is_of_arrays(arguments)? {
+                true => of_op(op, arguments),
+                false => or_plain(py, arguments, true, |arguments| binary_of(op, arguments)),
+            }
         })
     }
 }

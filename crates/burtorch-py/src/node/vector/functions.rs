@@ -16,21 +16,15 @@ use super::{PyVector, finish, numpy, wrap, wrap_pending};
 use crate::array::functions::{self, any_array, of_op};
 use crate::array::of_graph::with_rows;
 use crate::array::operands::listed;
-use crate::convert::buffer::type_name;
 use crate::convert::entry::attached;
 use crate::convert::errors::IntoPython;
 use crate::convert::refusals::{is_tracing, needs_arrays};
 use crate::graph::interruptible;
 use crate::graph::parameters::{attach, with_values};
-use crate::node::tensor_items::shaped;
+use crate::node::tensor_items::{is_of_arrays, shaped};
 use crate::params::PyTensor;
 
-/// A reduction over a Vector or a sequence of Values, Vectors and numbers.
-pub fn reduce<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let operands = read_many(op, x)?;
-    reduce_operands(op, &operands, x.py(), true)
-}
-
+/// A reduction over scalars.
 fn reduce_operands<'py>(op: Op, operands: &[Operand], py: Python<'py>, evaluate: bool) -> PyResult<Bound<'py, PyAny>> {
     let owner = common_owner(py, operands)?;
     let n = n_scalars(operands);
@@ -60,7 +54,7 @@ fn pending(node: Unevaluated) -> NodeId {
 /// Softmax, or its logarithm, of a Vector or a sequence: one output per operand.
 pub fn softmax<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    let operands = read_many(op, x)?;
+    let operands = read_many(op.name(), x)?;
     let owner = common_owner(py, &operands)?;
     let n = n_scalars(&operands);
     let range = appended(
@@ -76,15 +70,15 @@ pub fn softmax<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>
 }
 
 /// The operands of a reduction: at least one scalar, in a Vector or a sequence.
-fn read_many(op: Op, x: &Bound<'_, PyAny>) -> PyResult<Vec<Operand>> {
+fn read_many(name: &str, x: &Bound<'_, PyAny>) -> PyResult<Vec<Operand>> {
     let operands = Operand::read_all(x)?;
     // SAFETY: a living object under the GIL.
     if unsafe { crate::node::value::is_value(x.as_ptr()) } || crate::convert::numbers::number_of(x)?.is_some() {
-        let (name, found) = (op.name(), type_name(x));
-        return Err(PyTypeError::new_err(format!("{name}() expects a Vector or a sequence of Values, found {found}")));
+        let message = format!("{name}() expects a Vector or a sequence of Values or numbers, found a single one");
+        return Err(PyTypeError::new_err(message));
     }
     if n_scalars(&operands) == 0 {
-        return Err(PyValueError::new_err(format!("{} of no values is undefined; give at least one", op.name())));
+        return Err(PyValueError::new_err(format!("{name} of no values is undefined; give at least one")));
     }
     Ok(operands)
 }
@@ -141,26 +135,24 @@ pub fn inner_product<'py>(
     node.made(|node| if evaluate { wrap(&owner, node) } else { wrap_pending(&owner, node) })
 }
 
-/// `x @ y`: an inner product, or one per row of a matrix of parameters on the left; with a matrix on the right, or a NumPy
-/// matrix beside a Tensor, a product of Arrays.
+/// `x @ y`: an inner product, or one per row of a matrix of parameters on the left; otherwise a product of Arrays, if a Tensor is one
+/// of the operands and either of them has several axes.
 pub fn product<'py>(x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if any_array(&[x.clone(), y.clone()]) {
         return functions::inner_product(x, y, None);
     }
-    let is_tensor = |a: &Bound<'py, PyAny>| a.is_instance_of::<PyTensor>();
-    let of_arrays = [(x, y), (y, x)].iter().any(|(a, b)| is_tensor(a) && (is_tensor(b) || numpy::n_dims(b) > 1));
-    let is_right = y.cast::<PyTensor>().is_ok_and(|w| w.get().n_dims() > 1);
-    if of_arrays && (is_right || numpy::n_dims(x) > 1 || numpy::n_dims(y) > 1) {
-        if is_tracing() {
-            return Err(needs_arrays(x.py(), "a product of matrices"));
+    let tensor = |a: &Bound<'py, PyAny>| a.cast::<PyTensor>().ok().cloned();
+    let n_axes = |a: &Bound<'py, PyAny>| tensor(a).map_or_else(|| numpy::n_dims(a), |w| w.get().n_dims());
+    let (axes_x, axes_y) = (n_axes(x), n_axes(y));
+    match tensor(x) {
+        Some(w) if axes_x == 2 && axes_y < 2 => matrix_product(&w, y),
+        left if axes_x.max(axes_y) > 1 && (left.is_some() || tensor(y).is_some()) => {
+            if is_tracing() {
+                return Err(needs_arrays(x.py(), "a product of matrices"));
+            }
+            x.py().import("burtorch._arrays")?.getattr("matmul")?.call1((x, y))
         }
-        return x.py().import("burtorch._arrays")?.getattr("matmul")?.call1((x, y));
-    }
-    let matrix = |a: &Bound<'py, PyAny>| a.cast::<PyTensor>().ok().filter(|w| w.get().n_dims() > 1).cloned();
-    match (matrix(x), matrix(y)) {
-        (None, None) => inner_product(x, y, None, true),
-        (Some(w), None) if w.get().n_dims() == 2 => matrix_product(&w, y),
-        _ => Err(PyValueError::new_err("@ takes two of one dimension, or a matrix of parameters on the left: W @ x")),
+        _ => inner_product(x, y, None, true),
     }
 }
 
@@ -197,7 +189,7 @@ pub fn matrix_product<'py>(w: &Bound<'py, PyTensor>, x: &Bound<'py, PyAny>) -> P
 /// The function of a binary op on one sequence, if its row names a reduction for that: mean, max, min.
 pub fn fold<'py>(op: Op, sequence: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     match op.info().folds {
-        Some(reduction) => reduce(reduction, sequence),
+        Some(reduction) => reduce_operands(reduction, &read_many(op.name(), sequence)?, sequence.py(), true),
         None => Err(PyTypeError::new_err(format!("{}() takes two operands, found 1", op.name()))),
     }
 }
@@ -221,7 +213,7 @@ pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject, evaluate: bool) 
         if any_array(std::slice::from_ref(&x)) {
             return finish(of_op(op, &[x]));
         }
-        finish(or_plain(py, &[x], false, |x| reduce_operands(op, &read_many(op, &x[0])?, py, evaluate)))
+        finish(or_plain(py, &[x], false, |x| reduce_operands(op, &read_many(op.name(), &x[0])?, py, evaluate)))
     })
 }
 
@@ -265,13 +257,13 @@ fn inner_product_function<'py>(
     or_plain(x.py(), &all, false, |x| inner_product(&x[0], &x[1], None, evaluate))
 }
 
-/// The result for plain numbers of which some are arrays of several axes: that of Arrays.
+/// The result where some operands are Tensors of several axes, or arrays of several axes among plain numbers: that of Arrays.
 fn with_axes<'py>(
     all: &[Bound<'py, PyAny>],
     function: impl FnOnce(&[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let all = all.iter().map(|x| with_rows(x)?.map_or_else(|| listed(x), Ok)).collect::<PyResult<Vec<_>>>()?;
-    if any_array(&all) {
+    if is_of_arrays(&all)? {
         return function(&all).map(Some);
     }
     let have_axes = all.iter().any(|x| numpy::n_dims(x) > 1) && are_plain(all.iter().cloned(), 0)?;
@@ -350,7 +342,7 @@ fn mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyA
             return Ok(wrapped);
         }
     }
-    let operands = read_many(Op::AVERAGE, x)?;
+    let operands = read_many("reduce_mean_and_mean_squares", x)?;
     let reduced = |op| reduce_operands(op, &operands, py, true);
     // Both or neither.
     let owner = common_owner(py, &operands)?;

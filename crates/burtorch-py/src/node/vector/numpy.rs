@@ -13,10 +13,10 @@ use crate::array::of_graph::{of_lists, stacked};
 use crate::array::operands::listed;
 use crate::convert::buffer::type_name;
 use crate::convert::entry::entered;
-use crate::convert::errors::if_any;
+use crate::convert::errors::is_final;
 use crate::convert::numbers::{has_dtype, number_of};
 use crate::convert::refusals::{is_tracing, needs_arrays};
-use crate::convert::signals::quietly;
+use crate::convert::signals::{quietly, text_of};
 use crate::node::tensor_items::is_of_arrays;
 use crate::node::value;
 use crate::params::PyTensor;
@@ -120,12 +120,13 @@ pub fn ufunc<'py>(
         match by_name(py, &name, &method, &inputs) {
             // A function that only Arrays have.
             Err(error)
-                if error.is_instance_of::<PyTypeError>(py)
-                    && !is_tracing()
-                    && inputs.iter().any(|x| x.is_instance_of::<PyTensor>()) =>
+                if error.is_instance_of::<PyTypeError>(py) && !is_tracing() && inputs.iter().any(|x| is_many(&x)) =>
             {
                 let of_arrays = py.import("burtorch._numpy")?.getattr("ufunc_of_parameters")?;
-                return if_any(py, of_arrays.call(arguments, keywords))?.ok_or(error);
+                return of_arrays.call(arguments, keywords).map_err(|of_arrays| {
+                    let is_known = !text_of(of_arrays.value(py)).contains("burtorch has no such function");
+                    if is_known || is_final(py, &of_arrays) { of_arrays } else { error }
+                });
             }
             found => found,
         }

@@ -8,7 +8,10 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::arguments::{Operand, atomically, common_owner};
-use super::{PyVector, wrap};
+use super::elementwise::is_many;
+use super::{PyVector, numpy, wrap};
+use crate::array::array::PyArray;
+use crate::array::of_graph::without_rows;
 use crate::convert::buffer::{read_token_ids, type_name};
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers::argument_number;
@@ -187,6 +190,14 @@ fn rms_norm<'py>(
         return Err(needs_arrays(py, "rms_norm()"));
     }
     let (Ok(vector), Ok(gains)) = (x.cast::<PyVector>(), weight.cast::<PyTensor>()) else {
+        let arrays = [without_rows(x)?, without_rows(weight)?];
+        let is_array = |x: &Bound<'py, PyAny>| x.is_instance_of::<PyArray>() || is_many(x) || numpy::is_array(x);
+        if arrays.iter().all(is_array) && tokens == 0 {
+            return match crate::array::functions::evaluated_on_numbers(&[&arrays[0], &arrays[1]], of_arrays)? {
+                Some(found) => Ok(found),
+                None => of_arrays(&arrays),
+            };
+        }
         let found = [x, weight].map(type_name).join(" and ");
         let message = format!("rms_norm() takes a Vector and a Tensor, or arrays, as x and weight, found {found}");
         return Err(PyTypeError::new_err(message));
