@@ -84,3 +84,34 @@ def test_objects_are_equal_to_themselves_and_hashable():
     for wrong in ("a", None, object()):
         with pytest.raises(TypeError, match="not supported"):
             _ = u < wrong
+
+
+@pytest.mark.parametrize("compare", COMPARISONS)
+def test_lists_that_are_no_arrays_of_numbers(compare):
+    w = bt.Parameters(dtype="float64").tensor(4, init=1.0)
+    operands = [bt.array(X), bt.Vector(X), w]
+    for x in operands:
+        for other in (
+            ["a"] * 4,
+            [None, 1.0, 2.0, 3.0],
+            [1j, 2, 3, 4],
+            [[1.0], [2.0, 3.0]],
+            [object()],
+            ([],) * 2 + (1,),
+        ):
+            with pytest.raises(TypeError, match="lists of numbers with rows of one length"):
+                compare(x, other)
+        for other in ([], (), [[], []]):
+            with pytest.raises(ValueError, match="broadcast"):
+                compare(x, other)
+    assert compare(bt.array(np.zeros(0)), []).shape == (0,)
+    assert compare(bt.array(np.zeros((2, 0))), [[], []]).shape == (2, 0)
+
+
+def test_other_objects_are_unequal():
+    w = bt.Parameters(dtype="float64").tensor(4, init=1.0)
+    for x in (bt.array(X), bt.Vector(X), w):
+        for other in ("a", None, {}, object(), 1j):
+            assert (x == other) is False
+            assert (x != other) is True
+    assert (bt.Value(1.0) == []) is False

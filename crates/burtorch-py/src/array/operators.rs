@@ -8,13 +8,13 @@ use burtorch_core::array::{ArrayBuilder, Comparison, Element, ValueId};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyTuple};
+use pyo3::types::{PyBool, PyList, PyTuple};
 
 use super::append::append_of;
 use super::array::PyArray;
 use super::of_graph::{of_lists, stacked};
 use super::operands::{is_bool, listed, refuse_values};
-use crate::convert::errors::if_any;
+use crate::convert::errors::{if_any, numpy};
 use crate::convert::numbers::number_of;
 
 type Any<'py> = Bound<'py, PyAny>;
@@ -38,9 +38,25 @@ pub fn row<'py>(op: Op, x: &Any<'py>, y: &Any<'py>) -> PyResult<Any<'py>> {
     operator(x, y, |b, x, y| b.row(op, &[x, y]))
 }
 
-/// `x op y`, as a mask. Lists are arrays here, as in NumPy.
+/// The right operand of a comparison, where lists are arrays, as in NumPy; a list that is none is a TypeError.
+pub fn comparable<'py>(y: &Any<'py>) -> PyResult<Any<'py>> {
+    let read = if of_lists(y)? { return stacked(y) } else { listed(y)? };
+    if !(read.is(y) && (y.is_instance_of::<PyList>() || y.is_instance_of::<PyTuple>())) {
+        return Ok(read);
+    }
+    let py = y.py();
+    match if_any(py, numpy(py)?.call_method1("asarray", (y,)))? {
+        Some(empty) if empty.getattr("size")?.eq(0)? => Ok(empty),
+        _ => Err(PyTypeError::new_err(
+            "a comparison takes numbers, arrays of numbers, or lists of numbers with rows of one length, found a list of \
+             something else",
+        )),
+    }
+}
+
+/// `x op y`, as a mask.
 pub fn compared<'py>(x: &Any<'py>, y: &Any<'py>, how: CompareOp) -> PyResult<Any<'py>> {
-    let y = if of_lists(y)? { stacked(y)? } else { listed(y)? };
+    let y = comparable(y)?;
     operator(x, &y, |b, x, y| match how {
         CompareOp::Lt => b.compare(Comparison::Less, &[x, y]),
         CompareOp::Le => b.compare(Comparison::LessEqual, &[x, y]),

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyFloat, PyTuple};
 use super::elementwise::is_many;
 use super::{PyVector, Symbol, finish};
 use crate::array::of_graph::{of_lists, stacked};
-use crate::array::operands::listed;
+use crate::array::operators::comparable;
 use crate::convert::buffer::type_name;
 use crate::convert::entry::entered;
 use crate::convert::errors::is_final;
@@ -191,27 +191,29 @@ fn compared<'py>(
 /// A Vector or Tensor compared with another object: a mask of NumPy beside numbers; two of them are equal if they are one object. A
 /// trace with Values is repeated with Arrays.
 pub fn compared_with<'py>(x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>, how: CompareOp) -> PyResult<Bound<'py, PyAny>> {
-    let (py, y) = (x.py(), &listed(y)?);
+    let py = x.py();
+    let has_lists = of_lists(y)?;
+    let y = if has_lists { y.clone() } else { comparable(y)? };
     // SAFETY: a living object under the GIL.
-    let is_number = unsafe { value::is_value(y.as_ptr()) } || number_of(y)?.is_some();
-    let (is_many, has_lists) = (is_many(y), of_lists(y)?);
-    if !(is_number || is_many || is_array(y) || has_lists) {
+    let is_number = unsafe { value::is_value(y.as_ptr()) } || number_of(&y)?.is_some();
+    let is_many = is_many(&y);
+    if !(is_number || is_many || is_array(&y) || has_lists) {
         return Ok(py.NotImplemented().into_bound(py));
     }
     let is_equality = matches!(how, CompareOp::Eq | CompareOp::Ne);
     if is_of_arrays(&[x.clone(), y.clone()])? {
-        return crate::array::operators::compared(x, y, how);
+        return crate::array::operators::compared(x, &y, how);
     }
     if is_tracing() {
         return Err(needs_arrays(py, "a comparison of a Vector"));
     }
     if has_lists {
-        return compared_with(x, stacked(y)?.as_any(), how);
+        return compared_with(x, stacked(&y)?.as_any(), how);
     }
     if is_equality && is_many {
         return Ok(py.NotImplemented().into_bound(py));
     }
-    data_of(x)?.rich_compare(data_of(y)?, how)
+    data_of(x)?.rich_compare(data_of(&y)?, how)
 }
 
 /// The operands of a comparison: the data of Values and Vectors, other objects unchanged.
