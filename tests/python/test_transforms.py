@@ -281,7 +281,7 @@ def test_axes_of_rows():
         bt.vmap(f, in_axes=None)(b, b)
     with pytest.raises(ValueError, match="3 entries for 2"):
         bt.vmap(f, in_axes=(0, 0, 0))(b, b)
-    with pytest.raises(ValueError, match="axis must be from -1 to 0, found 1"):
+    with pytest.raises(ValueError, match="in_axes 1 is not an axis of an argument with 1"):
         bt.vmap(f, in_axes=1)(b, b)
     with pytest.raises(ValueError, match="not an axis of a result"):
         bt.vmap(f, out_axes=3)(b, b)

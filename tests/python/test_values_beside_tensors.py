@@ -148,3 +148,52 @@ def test_lists_beside_tensors_of_several_axes():
     assert ([1, 2, 3] * w).sum().data == (MATRIX * [1, 2, 3]).sum()
     with pytest.raises(ValueError, match="do not broadcast"):
         w * [1, 2]
+
+
+TRANSFORMS = {
+    "grad": lambda f: bt.grad(f),
+    "value_and_grad": lambda f: lambda x: bt.value_and_grad(f)(x)[1],
+    "jacobian": lambda f: bt.jacobian(f),
+    "hessian": lambda f: bt.hessian(f),
+    "jvp": lambda f: lambda x: bt.jvp(f, (x,), (ROW,))[1],
+    "vjp": lambda f: lambda x: bt.vjp(f, x)[1](1.0)[0],
+    "vmap": lambda f: bt.vmap(lambda x: f(x * ROW)),
+    "checkpoint": lambda f: bt.checkpoint(f),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_take_vectors(name):
+    function = TRANSFORMS[name](lambda x: (x * x * x).sum())
+    by = bt.grad(lambda x: (function(x) ** 2).sum())(ROW)
+    vector, array = bt.Vector(ROW), bt.array(ROW)
+    for x in (vector, array):
+        found = function(x)
+        np.testing.assert_array_equal(found.data, function(ROW))
+        found = bt.array(found)
+        (found * found).sum().backward()
+        np.testing.assert_allclose(np.array(x.grad), by, rtol=1e-14)
+
+
+def test_results_of_tensors_as_weights_of_a_batch():
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor(3, init=0.5)
+    loss = bt.vmap(lambda w, x: (w * x).sum(), in_axes=(None, 0))(2 * w, MATRIX).sum()
+    loss.backward()
+    assert loss.data == MATRIX.sum()
+    np.testing.assert_allclose(np.array(params.grads), 2 * MATRIX.sum(0))
+    inner = bt.function(lambda x: bt.grad(lambda z: z**3)(x) + x)
+    x = bt.Value(2.0)
+    y = inner(x)
+    y.backward()
+    assert (y.data, x.grad) == (14.0, 13.0)
+
+
+def test_a_captured_vector_is_refused_with_advice():
+    v = bt.Vector(ROW)
+    for transformed in (bt.vmap(lambda x: (v * x).sum()), bt.grad(lambda x: (v * x[0]).sum())):
+        with pytest.raises(TypeError, match=r"use bt.array\(v\), an Array with its gradient"):
+            transformed(bt.array(MATRIX))
+    a = bt.array(v)
+    bt.vmap(lambda x: (a * x).sum())(bt.array(MATRIX)).sum().backward()
+    np.testing.assert_allclose(np.array(v.grad), MATRIX.sum(0))

@@ -241,8 +241,8 @@ pub(super) fn refuse_values(operands: &[Bound<'_, PyAny>]) -> PyResult<()> {
     let Some(found) = found else { return Ok(()) };
     meet_values();
     Err(PyTypeError::new_err(format!(
-        "a {found} does not mix with Arrays; use graph.array(numbers) throughout, or pass graph.array(v.data), the \
-         numbers without a gradient"
+        "a {found} does not mix with Arrays of another graph, nor with those of a function that is being traced; use \
+         bt.array(v), an Array with its gradient, made before the call, or v.data, the numbers without a gradient"
     )))
 }
 

@@ -7,9 +7,11 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyDict, PyFloat, PyTuple};
 
+use super::nest::Nest;
 use super::object::Call;
-use super::pytree::{GivenArguments, Others, Tree};
+use super::pytree::{GivenArguments, Others, Tree, is_of_graph};
 use super::{array_calls, attributes, keywords};
+use crate::array::functions::array_of;
 use crate::convert::arrays::Array;
 use crate::convert::errors::instead;
 use crate::convert::signals::quietly;
@@ -47,6 +49,27 @@ pub fn argument_name(call: &Call<'_>, k: usize) -> String {
         Some(parameter) => format!("{name}: argument {parameter}"),
         None => format!("{name}: argument {k}"),
     }
+}
+
+/// Arguments with Arrays of their graph for Values and Vectors.
+pub fn without_values<'py>(py: Python<'py>, positional: &[Bound<'py, PyAny>]) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let array = |leaf: Bound<'py, PyAny>| match is_of_graph(&leaf) {
+        true => Ok(array_of(leaf, &PyTuple::empty(py))?.into_any()),
+        false => Ok(leaf),
+    };
+    let of = |argument| {
+        let mut leaves = Vec::new();
+        let nest = Nest::of(argument, &mut leaves)?;
+        nest.build(py, &mut leaves.into_iter().map(array).collect::<PyResult<Vec<_>>>()?.into_iter())
+    };
+    positional.iter().map(of).collect()
+}
+
+/// Whether there are Values or Vectors among arguments.
+pub fn hold_values(positional: &[Bound<'_, PyAny>]) -> PyResult<bool> {
+    let mut leaves = Vec::new();
+    positional.iter().try_for_each(|argument| Nest::of(argument, &mut leaves).map(drop))?;
+    Ok(leaves.iter().any(is_of_graph))
 }
 
 /// Split arguments.

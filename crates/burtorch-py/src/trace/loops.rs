@@ -8,9 +8,10 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
+use super::arguments::hold_values;
 use super::containers::Nest;
 use super::control::{Control, known_predicate, mask};
-use super::transform::{Argnums, Rule, Transform, hold_values};
+use super::transform::{Argnums, Rule, Transform};
 use super::transforms::{function, transform};
 use crate::array::array::PyArray;
 use crate::array::guard::truth;

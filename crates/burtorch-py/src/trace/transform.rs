@@ -10,6 +10,7 @@ use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyTuple};
 
+use super::arguments::{hold_values, without_values};
 use super::array_path::Returned;
 use super::containers::Nest;
 use super::control::Control;
@@ -188,13 +189,6 @@ impl<'py> Arguments<'py> {
     }
 }
 
-/// Whether there are Values or Vectors among arguments.
-pub fn hold_values(positional: &[Bound<'_, PyAny>]) -> PyResult<bool> {
-    let mut leaves = Vec::new();
-    positional.iter().try_for_each(|argument| Nest::of(argument, &mut leaves).map(drop))?;
-    Ok(leaves.iter().any(is_of_graph))
-}
-
 /// A body's program in a nested trace.
 pub struct Child<'py> {
     /// Its results are those of the body.
@@ -320,18 +314,28 @@ impl Transform {
         positional: &[Bound<'py, PyAny>],
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let of_values = || Ok::<_, PyErr>(!is_tracing() && current(py).is_none() && hold_values(positional)?);
+        match &self.rule {
+            Rule::Control(control) => return self.control(py, positional, control),
+            // A graph of Values keeps all of them.
+            Rule::Checkpoint if of_values()? => {
+                return self.function.bind(py).call(PyTuple::new(py, positional)?, named);
+            }
+            _ if of_values()? => return self.apply(py, &without_values(py, positional)?, named),
+            _ => {}
+        }
         match &self.rule {
             Rule::Jvp { with_value } => return self.jvp(py, positional, named, *with_value),
             Rule::Vjp => return self.vjp(py, positional, named),
             Rule::Vmap { in_axes, out_axes, reduce } => {
                 return self.vmap(py, positional, named, (in_axes.bind(py), out_axes.bind(py)), *reduce);
             }
-            Rule::Control(control) => return self.control(py, positional, control),
-            // A graph of Values keeps all of them.
-            Rule::Checkpoint if !is_tracing() && current(py).is_none() && hold_values(positional)? => {
-                return self.function.bind(py).call(PyTuple::new(py, positional)?, named);
-            }
-            Rule::Grad { .. } | Rule::Jacobian | Rule::Sparse { .. } | Rule::ParamGrad | Rule::Checkpoint => {}
+            Rule::Control(_)
+            | Rule::Grad { .. }
+            | Rule::Jacobian
+            | Rule::Sparse { .. }
+            | Rule::ParamGrad
+            | Rule::Checkpoint => {}
         }
         let arguments = Arguments::of(py, self.name, positional)?;
         match self.rule {

@@ -273,6 +273,13 @@ impl Transform {
     ) -> PyResult<Bound<'py, PyAny>> {
         let arguments = Arguments::of(py, self.name, positional)?;
         let axes = axes_of(in_axes, &arguments.nests, "in_axes")?;
+        for (axis, ty) in axes.iter().zip(&arguments.types) {
+            let rank = ty.dims.rank() as isize;
+            if let Some(axis) = axis.filter(|axis| rank > 0 && !(-rank..rank).contains(axis)) {
+                let message = format!("in_axes {axis} is not an axis of an argument with {rank}");
+                return Err(PyValueError::new_err(message));
+            }
+        }
         let (types, axes, rows) = row_types(&arguments.types, &axes).or_raise(py)?;
         let are_mapped: Vec<_> = axes.iter().map(Option::is_some).collect();
         let child = self.child(py, &arguments, &types, are_mapped.clone(), named)?;

@@ -50,7 +50,7 @@ fn of_gradient(
     argnums: Argnums,
     has_aux: bool,
 ) -> PyResult<Transform> {
-    let gradient = transform(f, "grad", Rule::Grad { with_value: false }, argnums.clone(), has_aux)?;
+    let gradient = transform(f, name, Rule::Grad { with_value: false }, argnums.clone(), has_aux)?;
     let gradient = Bound::new(f.py(), gradient)?.into_any();
     transform(&gradient, name, rule, argnums, has_aux)
 }
