@@ -49,6 +49,18 @@ def of_instance(self: Function, instance: object) -> Function:
     return function
 
 
+def of_class(self: Function, instance: object) -> Function | None:
+    """The Function of an instance whose class has this one as a method or property; None for other objects."""
+    from functools import cached_property
+
+    for kind in type(instance).__mro__:
+        for held in vars(kind).values():
+            of_property = isinstance(held, property) and self in (held.fget, held.fset, held.fdel)
+            if held is self or of_property or (isinstance(held, cached_property) and held.func is self):
+                return of_instance(self, instance)
+    return None
+
+
 def function(body: Callable[..., Any] | None = None, /, **options: Unpack[Options]) -> Any:
     """Trace a Python function of numbers and arrays once, and replay it in Rust afterwards.
 

@@ -179,3 +179,30 @@ def test_large_programs_run_on_small_blocks():
     for k in range(40):
         value, grad = f.value_and_grad(*rows[k].tolist())
         assert (values[k], *grads[k]) == (value, *grad)
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_rows_and_memory_of_parameters(axes):
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor((4, 3)[:axes])
+    params.values[:] = np.arange(1.0, len(params.values) + 1)
+    numbers = np.array(params.values).reshape(w.shape)
+    f = bt.function(lambda x: (x * x).sum() if axes == 2 else x * x)
+    np.testing.assert_array_equal(f.map(w), f.map(numbers))
+    for found, expected in zip(f.map_value_and_grad(w), f.map_value_and_grad(numbers)):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_bound_call_reads_parameters_in_place():
+    params = bt.Parameters(dtype="float64")
+    other, w = params.tensor(2, init=9.0), params.tensor(3, init=2.0)
+    bound = bt.function(lambda x: (x * x).sum()).bind(w, w)
+    assert bound() == 12.0
+    assert (list(w.grads), list(other.grads)) == ([4.0] * 3, [0.0] * 2)
+    w.values[0] = 3.0
+    assert bound() == 17.0
+    assert repr(bound).endswith(", 3 numbers and a gradient>")
+    assert "lambda" in repr(bound)
+    for bad in (params.tensor((2, 2)), bt.Parameters(dtype="float32").tensor(2)):
+        with pytest.raises(TypeError, match="one-dimensional float64 array"):
+            bt.function(lambda x: x.sum()).bind(bad)

@@ -23,9 +23,10 @@ use super::state::Scalars;
 use super::states::{InUse, state_of};
 use super::{array_calls, long_arrays};
 use crate::convert::arrays::{Array, Kind};
-use crate::convert::entry::{attached, caught, raise_python, visited};
+use crate::convert::entry::{attached, caught, entered, raise_python, visited};
 use crate::convert::errors::derived;
 use crate::convert::gc::HoldsObjects;
+use crate::params::PyTensor;
 
 /// The fewest numbers for which a call with Arrays is faster than one with Values, which converts nothing.
 const LONG: usize = 1024;
@@ -71,6 +72,8 @@ impl PyBound {
         let (1 | 2, true) = (call.positional.len(), call.named.is_empty()) else {
             return Err(PyTypeError::new_err("bind() takes an array of arguments and an array for the gradient"));
         };
+        let gradient = gradient.map(|g| memory_of(&g, "grads")).transpose()?;
+        call.positional[0] = memory_of(&call.positional[0], "values")?;
         let given = [call.positional.first(), gradient.as_ref()].map(|object| object.cloned().map(Bound::unbind));
         let x = flat(&call.positional[0], "the arguments of bind()")?;
         let gradient = gradient.map(|g| {
@@ -107,6 +110,14 @@ impl PyBound {
             }
             Bound::from_owned_ptr_or_err(py, object.cast())
         }
+    }
+}
+
+/// The array of the numbers of a Tensor of one axis; other objects unchanged.
+fn memory_of<'py>(object: &Bound<'py, PyAny>, which: &str) -> PyResult<Bound<'py, PyAny>> {
+    match object.cast::<PyTensor>() {
+        Ok(tensor) if tensor.get().n_dims() == 1 => object.getattr(which),
+        _ => Ok(object.clone()),
     }
 }
 
@@ -335,6 +346,19 @@ fn takes_none() -> *mut ffi::PyObject {
     raise_python(PyTypeError::new_err("a bound function takes no arguments; write to its array"))
 }
 
+/// `repr(bound)`
+unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: a living bound function under the GIL; the reference ends before Python code runs.
+    entered(|py| unsafe {
+        let binding = &*(*object.cast::<BoundObject>()).binding;
+        let (function, n, has_gradient) = (binding.function.bind(py).clone(), binding.n, binding.gradient.is_some());
+        let name = Call::of(function).with(|state| state.name.clone()).unwrap_or_default();
+        let and = if has_gradient { " and a gradient" } else { "" };
+        let text = format!("<BoundFunction {name}, {n} numbers{and}>");
+        text.into_pyobject(py).map_or(ptr::null_mut(), |text| text.into_ptr())
+    })
+}
+
 /// A bound function is immutable, so there is nothing to clear: as with a tuple, a cycle through it
 /// contains another object that is cleared.
 unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
@@ -389,6 +413,7 @@ fn make_type(py: Python<'_>) -> PyResult<Py<PyAny>> {
         slot(ffi::Py_tp_doc, super::docs::BOUND.as_ptr() as *mut c_void),
         slot(ffi::Py_tp_call, ffi::PyVectorcall_Call as *mut c_void),
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
+        slot(ffi::Py_tp_repr, repr as *mut c_void),
         slot(ffi::Py_tp_traverse, traverse as *mut c_void),
         slot(ffi::Py_tp_members, Vec::leak(members).as_mut_ptr().cast()),
         slot(0, ptr::null_mut()),

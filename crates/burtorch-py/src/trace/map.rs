@@ -20,11 +20,13 @@ use super::one_array_of_rows::{by_columns, joined, of_rows};
 use super::pytree::Tree;
 use super::transform::Argnums;
 use crate::array::arguments::is_sparse;
+use crate::array::array::PyArray;
 use crate::convert::arguments::Count;
 use crate::convert::arrays::{Array, Kind, empty};
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::signals::asked;
 use crate::convert::stop::{until, watched_by};
+use crate::params::PyTensor;
 
 /// Programs with more slots than this run on blocks of one vector, so that the slots stay in the cache.
 const LARGE: usize = 512;
@@ -277,14 +279,14 @@ fn values<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     Ok(object)
 }
 
-/// Whether rows of the arguments are arrays of several dimensions, or sparse.
+/// Whether rows of the arguments are arrays of several dimensions, sparse, or numbers of Parameters.
 fn is_of_arrays(call: &Call<'_>) -> PyResult<bool> {
     if super::array_calls::is_meant(call)? {
         return Ok(true);
     }
     let is_one = |object: &Bound<'_, PyAny>| {
         let array = Array::of(object).filter(|array| array.shape().len() > 2);
-        array.is_some() || object.is_instance_of::<crate::array::array::PyArray>()
+        array.is_some() || object.is_instance_of::<PyArray>() || object.is_instance_of::<PyTensor>()
     };
     for object in &call.positional {
         if is_one(object) || is_sparse(object)? {

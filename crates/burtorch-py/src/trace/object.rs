@@ -361,7 +361,19 @@ pub(super) unsafe extern "C" fn method<const K: usize>(
                 None => result.into_ptr(),
                 Some(error) => raise_python(error),
             },
-            Err(error) => raise_python(error),
+            Err(error) => {
+                let other = match error.is_instance_of::<PyTypeError>(py) && n > 0 {
+                    true => python_function::other_call(&function, &make().positional).ok().flatten(),
+                    false => None,
+                };
+                let Some((function, positional)) = other else { return raise_python(error) };
+                let n_named = names.as_ref().map_or(0, |names| names.len());
+                let named = (n..n + n_named).map(at).collect::<Vec<_>>();
+                let all: Vec<_> = positional.iter().chain(&named).map(Bound::as_ptr).collect();
+                let names = names.as_ref().map_or(ptr::null_mut(), Bound::as_ptr);
+                // SAFETY: living objects, of which `positional` and `named` keep those alive that are new.
+                unsafe { method::<K>(function.as_ptr(), all.as_ptr(), positional.len() as ffi::Py_ssize_t, names) }
+            }
         }
     })
 }

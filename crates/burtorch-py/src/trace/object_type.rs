@@ -18,6 +18,7 @@ use super::python_function::{Docstring, of_instance};
 use super::state::{FunctionState, Options};
 use super::states;
 use crate::convert::arguments::DtypeName;
+use crate::convert::buffer::type_name;
 use crate::convert::entry::{caught, entered, raise_python, visited};
 use crate::convert::errors::if_any;
 use crate::convert::gc::HoldsObjects;
@@ -110,6 +111,16 @@ pub fn options_of(function: &Bound<'_, PyAny>) -> Option<Options> {
     Call::of(function.clone()).with(|state| state.options).ok()
 }
 
+/// The error of a body that is not callable, such as a method that `@classmethod` has wrapped.
+fn no_function(body: Option<&Bound<'_, PyAny>>) -> PyResult<PyErr> {
+    let message = "Function() takes one Python function";
+    let wrapped = match body {
+        Some(body) if if_any(body.py(), body.getattr("__get__"))?.is_some() => type_name(body),
+        _ => return Ok(PyTypeError::new_err(message)),
+    };
+    Ok(PyTypeError::new_err(format!("{message}, found a {wrapped}: write @{wrapped} above @bt.function")))
+}
+
 /// `Function(body, *, dtype, optimize, max_paths, max_variants, max_nodes, audit)`
 unsafe extern "C" fn new(
     type_: *mut ffi::PyTypeObject,
@@ -120,8 +131,11 @@ unsafe extern "C" fn new(
     entered(|py| unsafe {
         let make = || -> PyResult<*mut ffi::PyObject> {
             let positional = Bound::from_borrowed_ptr(py, positional).cast_into::<PyTuple>()?;
-            let body = positional.get_item(0).ok().filter(|body| body.is_callable() && positional.len() == 1);
-            let body = body.ok_or_else(|| PyTypeError::new_err("Function() takes one Python function"))?;
+            let only = positional.get_item(0).ok().filter(|_| positional.len() == 1);
+            let body = match only {
+                Some(body) if body.is_callable() => body,
+                only => return Err(no_function(only.as_ref())?),
+            };
             let mut call = Call::of(body.clone());
             if let Some(named) = Bound::from_borrowed_ptr_or_opt(py, named) {
                 for (name, value) in named.cast_into::<pyo3::types::PyDict>()?.iter() {

@@ -5,10 +5,12 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use super::nest::Nest;
 use super::object::Call;
 use super::object_type::{made, options_of};
 use super::state::FunctionState;
 use super::transform::Transform;
+use crate::node::parameter::{PyParameter, value_of};
 
 /// `f.__copy__()`: the Function.
 pub fn copy<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -45,6 +47,35 @@ fn function_like<'py>(function: &Bound<'py, PyAny>, body: &Bound<'py, PyAny>) ->
 /// `function.__get__(instance)`: the Function of a method.
 pub fn of_instance<'py>(function: &Bound<'py, PyAny>, instance: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     function.py().import("burtorch._function")?.getattr("of_instance")?.call1((function, instance))
+}
+
+/// The same call if its first argument is the instance of a method, or parameters are among the arguments: of the Function of the
+/// instance, and with numbers, Values or Arrays for parameters. `None` for other calls.
+pub fn other_call<'py>(
+    function: &Bound<'py, PyAny>,
+    positional: &[Bound<'py, PyAny>],
+) -> PyResult<Option<(Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>)>> {
+    let py = function.py();
+    if let [instance, rest @ ..] = positional {
+        let found = py.import("burtorch._function")?.getattr("of_class")?.call1((function, instance))?;
+        if !found.is_none() {
+            return Ok(Some((found, rest.to_vec())));
+        }
+    }
+    let mut has_parameters = false;
+    let mut all = Vec::with_capacity(positional.len());
+    for argument in positional {
+        let mut leaves = Vec::new();
+        let nest = Nest::of(argument, &mut leaves)?;
+        for leaf in &mut leaves {
+            if let Ok(parameter) = leaf.cast::<PyParameter>() {
+                *leaf = value_of(parameter)?;
+                has_parameters = true;
+            }
+        }
+        all.push(nest.build(py, &mut leaves.into_iter())?);
+    }
+    Ok(has_parameters.then(|| (function.clone(), all)))
 }
 
 /// `__doc__` of Functions: the docstring of the body; of the class its own.
