@@ -81,6 +81,10 @@ class MLP(_core.MLP, Module):
         """The layers, first to last."""
         return [Linear._around(layer) for layer in super().layers]
 
+    def __getitem__(self, k: int) -> Linear:
+        """The layer ``k``, also counted from the end."""
+        return self.layers[k]
+
 
 class GPT(_core.GPT, Module):
     __doc__ = _core.GPT.__doc__

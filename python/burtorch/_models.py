@@ -12,7 +12,8 @@ import os
 
 from burtorch import _built_in, _core
 from burtorch import _layers as layers
-from burtorch._module import by_name, walk
+from burtorch._module import by_name
+from burtorch._parts import walk
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:

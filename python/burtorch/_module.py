@@ -7,9 +7,7 @@ any object whose attributes are Tensors, such models, or lists of them.
 from __future__ import annotations
 
 from array import array
-from collections import deque
-from types import MemberDescriptorType, ModuleType
-from weakref import ProxyTypes
+from reprlib import recursive_repr
 
 from burtorch._core import (
     Array,
@@ -24,6 +22,7 @@ from burtorch._core import (
     parameter,
 )
 from burtorch._core import array as to_array
+from burtorch._parts import WITHOUT_TENSORS, parts_of, walk
 from burtorch._pickling import reduce_ex
 
 TYPE_CHECKING = False
@@ -53,7 +52,15 @@ def named_parameters(model: object) -> Iterator[tuple[str, Tensor]]:
         ...         self.layers = [bt.nn.Linear(params, 2, 3), bt.nn.Linear(params, 3, 1)]
         >>> [name for name, _ in bt.nn.named_parameters(Net(bt.Parameters()))]
         ['layers.0.weight', 'layers.0.bias', 'layers.1.weight', 'layers.1.bias']
+
+    Raises TypeError for a number, text or None, which is no model.
     """
+    if type(model) in WITHOUT_TENSORS:
+        raise TypeError(f"expected a model, a layer or a container of them, found {type(model).__name__}")
+    return _named_tensors(model)
+
+
+def _named_tensors(model: object) -> Iterator[tuple[str, Tensor]]:
     seen: set[tuple[int, tuple[int, int]]] = set()
     for name, tensor in walk(model):
         if not isinstance(tensor, Tensor):
@@ -66,8 +73,7 @@ def named_parameters(model: object) -> Iterator[tuple[str, Tensor]]:
 
 def parameters(model: object) -> Iterator[Tensor]:
     """The Tensors of any model."""
-    for _, tensor in named_parameters(model):
-        yield tensor
+    return (tensor for _, tensor in named_parameters(model))
 
 
 def by_name(model: object) -> dict[str, Tensor]:
@@ -268,6 +274,10 @@ def find_nonfinite(model: object) -> tuple[str, str, int, float] | None:
     return None
 
 
+def _has_tensors(part: object) -> bool:
+    return next(_named_tensors(part), None) is not None
+
+
 def tensors_of(model: object) -> list[Tensor]:
     """The Tensors of any model, in a list."""
     return list(parameters(model))
@@ -310,6 +320,13 @@ class Module:
         super().__init_subclass__(**keywords)
         if "forward" in vars(cls) and not any("__call__" in vars(kind) for kind in cls.__mro__):
             cls.__call__ = _call_of_forward  # type: ignore[method-assign]
+
+    @recursive_repr()
+    def __repr__(self) -> str:
+        parts = [
+            (name, part) for name, part in parts_of(self) if not isinstance(part, Parameters) and _has_tensors(part)
+        ]
+        return f"{type(self).__name__}({', '.join(f'{name}={part!r}' for name, part in parts)})"
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Dotted names and Tensors, each Tensor once."""
@@ -431,63 +448,3 @@ def _size(tensor: Tensor) -> int:
 
 def _code(tensor: Tensor) -> str:
     return "f" if tensor.params.dtype == "float32" else "d"
-
-
-def walk(model: object) -> Iterator[tuple[str, object]]:
-    """A model and the objects in its attributes, depth first, without recursion; each object once, except Tensors."""
-    todo: list[tuple[str, object]] = [("", model)]
-    seen: set[int] = set()
-    while todo:
-        name, found = todo.pop()
-        if isinstance(found, Tensor):
-            yield name, found
-            continue
-        if id(found) in seen:
-            continue
-        seen.add(id(found))
-        yield name, found
-        prefix = f"{name}." if name else ""
-        todo.extend((prefix + key, part) for key, part in reversed(_parts(found)))
-
-
-def _parts(found: object) -> list[tuple[str, object]]:
-    """The parts that may contain Tensors: attributes of an object, items of a list or a dict."""
-    named = getattr(found, "named_tensors", None)
-    if named is not None:
-        return list(named())
-    if isinstance(found, (list, tuple, deque)):
-        return [(str(k), part) for k, part in enumerate(found) if _may_hold(part)]
-    if isinstance(found, dict):
-        return [(str(key), part) for key, part in found.items() if _may_hold(part)]
-    own = getattr(type(found), "_not_parts", ())
-    return [(key, part) for key, part in _attributes(found).items() if key not in own and _may_hold(part)]
-
-
-def _attributes(found: object) -> dict[str, object]:
-    """The attributes of an object, those of ``__slots__`` first, without Python's own, such as ``__wrapped__``."""
-    if isinstance(found, (type, ModuleType)):
-        return {}
-    attributes = {
-        name: getattr(found, name)
-        for kind in reversed(type(found).__mro__)
-        if "__slots__" in vars(kind)
-        for name, slot in vars(kind).items()
-        if isinstance(slot, MemberDescriptorType) and hasattr(found, name)
-    }
-    others = getattr(found, "__dict__", {})
-    if isinstance(others, dict):
-        attributes |= {name: part for name, part in others.items() if not (name[:2] == name[-2:] == "__")}
-    return attributes
-
-
-# Quick answers for long lists of data; a proxy, such as that of a parent, is no part of the object that has it.
-_WITHOUT_TENSORS = frozenset({int, float, str, bytes, bool, type(None), *ProxyTypes})
-
-
-def _may_hold(part: object) -> bool:
-    return type(part) not in _WITHOUT_TENSORS and (
-        isinstance(part, (Tensor, list, tuple, dict, deque))
-        or hasattr(part, "__dict__")
-        or hasattr(part, "named_tensors")
-        or hasattr(type(part), "__slots__")
-    )

@@ -64,6 +64,13 @@ class _Norm(Module):
         raise NotImplementedError
 
 
+def checked_eps(eps: float) -> float:
+    """``eps``, unless it is negative or not finite, which is a ValueError: roots of negative numbers are NaN."""
+    if not 0.0 <= eps < float("inf"):
+        raise ValueError(f"eps must be finite and at least 0, found {eps}")
+    return eps
+
+
 class LayerNorm(_Norm):
     """``weight * (x - mean) / sqrt(variance + eps) + bias`` over a Vector, the last axis of an array, or the features
     of each token.
@@ -71,7 +78,7 @@ class LayerNorm(_Norm):
     Args:
         params: the Parameters that receive the weights and the biases.
         width: the number of features.
-        eps: added to the variance.
+        eps: added to the variance; a negative one is a ValueError.
         name: if given, the tensors are called ``name.weight`` and ``name.bias``.
 
     Example:
@@ -87,9 +94,9 @@ class LayerNorm(_Norm):
     _settings = ("eps",)
 
     def __init__(self, params: Parameters, width: int, eps: float = 1e-5, name: str | None = None) -> None:
+        self.eps = checked_eps(eps)
         self.weight = params.tensor(width, name=part_name(name, "weight"), init=1.0)
         self.bias = params.tensor(width, name=part_name(name, "bias"), init=0.0)
-        self.eps = eps
 
     def _of_tokens(self, x: Tokens) -> Vector:
         return token_layer_norm(x.vector, x.n, self.weight, self.bias, self.eps)
@@ -121,7 +128,7 @@ class RMSNorm(_Norm):
     Args:
         params: the Parameters that receive the weights.
         width: the number of features.
-        eps: added to the mean of squares.
+        eps: added to the mean of squares; a negative one is a ValueError.
         name: if given, the tensor is called ``name.weight``.
 
     Example:
@@ -135,8 +142,8 @@ class RMSNorm(_Norm):
     _settings = ("eps",)
 
     def __init__(self, params: Parameters, width: int, eps: float = 1e-5, name: str | None = None) -> None:
+        self.eps = checked_eps(eps)
         self.weight = params.tensor(width, name=part_name(name, "weight"), init=1.0)
-        self.eps = eps
 
     def _of_tokens(self, x: Tokens) -> Vector:
         return rms_norm(x.vector, self.weight, self.eps, x.n)

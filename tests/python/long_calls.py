@@ -642,6 +642,7 @@ short(
     *("nn.parameters", "nn.named_parameters", "data.default_words", "primitive.__call__"),
     *(f"nn.{model}.{method}" for model in MODELS for method in ("parameters", "named_parameters")),
     *(f"nn.{model}.named_tensors" for model in ("GPT", "MLP", "CharMLP", "Neuron")),
+    "nn.MLP.__getitem__",
     *(f"micrograd.{kind}" for kind in ("MLP", "Layer", "Neuron")),
     *(f"micrograd.{kind}.__call__" for kind in ("MLP", "Layer", "Neuron")),
     *(

@@ -73,3 +73,54 @@ def test_layers_are_copied_called_by_keyword_and_refuse_invalid_arguments() -> N
         table.rows([3])
     with pytest.raises(TypeError):
         table.rows(None)
+
+
+def test_own_models_show_their_parts():
+    params = bt.Parameters(dtype="float64")
+
+    class Net(bt.nn.Module):
+        def __init__(self):
+            self.home, self.rate = params, 0.5
+            self.layers = [bt.nn.Linear(params, 2, 3), bt.nn.Linear(params, 3, 1, bias=False)]
+            self.scale = params.tensor(2)
+
+    class Outer(bt.nn.Module):
+        def __init__(self):
+            self.net, self.itself = Net(), self
+
+    first = 'Linear(2, 3, bias=True, activation="identity")'
+    second = 'Linear(3, 1, bias=False, activation="identity")'
+    assert repr(Net()) == f"Net(layers=[{first}, {second}], scale=Tensor((2,)))"
+    assert repr(Outer()) == f"Outer(net={Net()!r}, itself=...)"
+    assert repr(bt.nn.Module()) == "Module()"
+
+
+def test_layers_of_a_model_by_number():
+    net = bt.nn.MLP(bt.Parameters(dtype="float64"), [3, 4, 1])
+    assert [layer.n_out for layer in net] == [net[0].n_out, net[-1].n_out] == [4, 1]
+    net.params.freeze(net[0])
+    assert net.params.n_trainable == 5
+    sgd = bt.optim.SGD(net[1], lr=1.0)
+    for k in range(net.params.n):
+        net.params.grads[k] = 1.0
+    before = list(net[0].weight.values)
+    sgd.step()
+    assert list(net[0].weight.values) == before
+    with pytest.raises(IndexError):
+        net[2]
+
+
+@pytest.mark.parametrize("kind", [bt.nn.LayerNorm, bt.nn.RMSNorm])
+@pytest.mark.parametrize("eps", [-1.0, float("nan"), float("inf")])
+def test_normalisations_refuse_roots_of_negative_numbers(kind, eps):
+    params = bt.Parameters(dtype="float64")
+    with pytest.raises(ValueError, match="eps must be finite and at least 0"):
+        kind(params, 3, eps=eps)
+    assert params.n == 0
+
+
+@pytest.mark.parametrize("use", [bt.nn.state_dict, bt.nn.parameters, bt.nn.named_parameters])
+@pytest.mark.parametrize("wrong", [3, "model", None, 0.5])
+def test_numbers_and_texts_are_no_models(use, wrong):
+    with pytest.raises(TypeError, match="expected a model, a layer or a container of them"):
+        use(wrong)

@@ -134,3 +134,12 @@ def test_float32_rounds_the_shares_of_moments_once(make, beta):
     params.grads[:] = [1.0, -3.0, 1e-3]
     adam.step()
     np.testing.assert_allclose(params.values, [-1.0, 1.0, -1.0 / (1 + 1e-5)], rtol=3e-7)
+
+
+def test_schedules_show_their_course():
+    sgd = bt.optim.SGD(bt.Parameters(), lr=0.1)
+    schedule = bt.optim.Schedule(sgd, "cosine", total=4, warm_up=1)
+    schedule.step()
+    assert repr(schedule) == f'Schedule({sgd!r}, "cosine", total=4, last=0.0, warm_up=1, base=0.1, n_steps=1)'
+    assert '"step", every=2, factor=0.5' in repr(bt.optim.Schedule(sgd, "step", every=2, factor=0.5))
+    assert '"constant"' in repr(bt.optim.Schedule(sgd))

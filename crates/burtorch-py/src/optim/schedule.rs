@@ -132,6 +132,17 @@ impl PySchedule {
     fn n_steps(&self) -> u64 {
         self.n_steps.load(Ordering::Relaxed)
     }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let (base, warm_up, course) = self.schedule.parts();
+        let course = match course {
+            Course::Constant => "\"constant\"".to_owned(),
+            Course::Steps { every, factor } => format!("\"step\", every={every}, factor={factor:?}"),
+            Course::Cosine { total, last } => format!("\"cosine\", total={total}, last={last:?}"),
+        };
+        let optimizer = self.optimizer.bind(py).repr()?;
+        Ok(format!("Schedule({optimizer}, {course}, warm_up={warm_up}, base={base:?}, n_steps={})", self.n_steps()))
+    }
 }
 
 /// Adds the class to the module.

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyDict, PyFloat, PyTuple};
 
-use super::nest::Nest;
+use super::containers::Nest;
 use super::object::Call;
 use super::pytree::{GivenArguments, Others, Tree, is_of_graph};
 use super::{array_calls, attributes, keywords};

@@ -5,7 +5,7 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use super::nest::Nest;
+use super::containers::Nest;
 use super::object::Call;
 use super::object_type::{made, options_of};
 use super::state::FunctionState;
