@@ -280,7 +280,7 @@ def _has_tensors(part: object) -> bool:
 
 def tensors_of(model: object) -> list[Tensor]:
     """The Tensors of any model, in a list."""
-    return list(parameters(model))
+    return [tensor for _, tensor in _named_tensors(model)]
 
 
 def home_of(model: object) -> Parameters:

@@ -74,7 +74,7 @@ def test_lists_with_values_are_compared():
 
 def test_other_objects_are_never_equal():
     for x in (bt.array(X), tensor(X), bt.current_graph().vector([1.0, 2.0, 3.0])):
-        for other in (None, "abc", ["a", "b", "c"], [], {}, object()):
+        for other in (None, "abc", {}, object()):
             assert (x == other) is False
             assert (x != other) is True
 

@@ -83,7 +83,7 @@ A call without conversions, which reads its arguments from x, writes the gradien
 
 Args:
     x: a contiguous one-dimensional float64 array: the one array argument of the function, or one number for each
-        of its arguments. It is kept alive, and read at every call.
+        of its arguments; or a Tensor of one axis, whose values are read in place. It is kept alive, and read at every call.
     grad: an array of the same kind to write to; None for values only.
 
 Returns:

@@ -49,12 +49,15 @@ pub fn of_instance<'py>(function: &Bound<'py, PyAny>, instance: &Bound<'py, PyAn
     function.py().import("burtorch._function")?.getattr("of_instance")?.call1((function, instance))
 }
 
+/// A Function and the positional arguments of a call.
+pub type Called<'py> = (Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>);
+
 /// The same call if its first argument is the instance of a method, or parameters are among the arguments: of the Function of the
 /// instance, and with numbers, Values or Arrays for parameters. `None` for other calls.
 pub fn other_call<'py>(
     function: &Bound<'py, PyAny>,
     positional: &[Bound<'py, PyAny>],
-) -> PyResult<Option<(Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>)>> {
+) -> PyResult<Option<Called<'py>>> {
     let py = function.py();
     if let [instance, rest @ ..] = positional {
         let found = py.import("burtorch._function")?.getattr("of_class")?.call1((function, instance))?;

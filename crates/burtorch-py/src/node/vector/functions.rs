@@ -141,18 +141,20 @@ pub fn product<'py>(x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bo
     if any_array(&[x.clone(), y.clone()]) {
         return functions::inner_product(x, y, None);
     }
-    let tensor = |a: &Bound<'py, PyAny>| a.cast::<PyTensor>().ok().cloned();
-    let n_axes = |a: &Bound<'py, PyAny>| tensor(a).map_or_else(|| numpy::n_dims(a), |w| w.get().n_dims());
-    let (axes_x, axes_y) = (n_axes(x), n_axes(y));
-    match tensor(x) {
-        Some(w) if axes_x == 2 && axes_y < 2 => matrix_product(&w, y),
-        left if axes_x.max(axes_y) > 1 && (left.is_some() || tensor(y).is_some()) => {
-            if is_tracing() {
-                return Err(needs_arrays(x.py(), "a product of matrices"));
-            }
-            x.py().import("burtorch._arrays")?.getattr("matmul")?.call1((x, y))
-        }
-        _ => inner_product(x, y, None, true),
+    let [left, right] = [x, y].map(|a| a.cast::<PyTensor>().ok());
+    let n_axes = |tensor: Option<&Bound<'py, PyTensor>>, a: &Bound<'py, PyAny>| match tensor {
+        Some(w) => w.get().n_dims(),
+        None if a.is_instance_of::<PyVector>() => 1,
+        None => numpy::n_dims(a),
+    };
+    if left.is_none() && right.is_none() {
+        return inner_product(x, y, None, true);
+    }
+    match (left, n_axes(left, x), n_axes(right, y)) {
+        (_, 0 | 1, 0 | 1) => inner_product(x, y, None, true),
+        (Some(w), 2, 0 | 1) => matrix_product(w, y),
+        _ if is_tracing() => Err(needs_arrays(x.py(), "a product of matrices")),
+        _ => x.py().import("burtorch._arrays")?.getattr("matmul")?.call1((x, y)),
     }
 }
 
