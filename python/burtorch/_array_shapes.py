@@ -295,20 +295,20 @@ class At:
 class Place:
     """``x.at[index]``."""
 
-    __slots__ = ("_at", "_index", "_into", "_shape", "_x")
+    __slots__ = ("_at", "_index", "_is_of_rows", "_shape", "_x")
 
     def __init__(self, x: Array, index: Any) -> None:
         self._x, self._index = x, index
         self._at: Any
-        if isinstance(index, Array) and index.dtype.kind in "iu" and x.ndim:
-            # Rows of x, by the index itself.
-            self._into, self._at, self._shape = x, index, (*index.shape, *x.shape[1:])
+        self._is_of_rows = isinstance(index, Array) and index.dtype.kind in "iu" and x.ndim > 0
+        if self._is_of_rows:
+            self._at, self._shape = index, (*index.shape, *x.shape[1:])
             return
         numbers: Any = numpy.arange(x.size).reshape(x.shape)
         if is_array(index):
             numbers = _core.array_of(numbers, *([x] if isinstance(x, Array) else ()))
         places: Any = array(numbers[index])
-        self._into, self._at, self._shape = x.reshape(-1), places.reshape(-1), places.shape
+        self._at, self._shape = places.reshape(-1), places.shape
 
     def get(self) -> Any:
         """The elements there."""
@@ -340,16 +340,20 @@ class Place:
     def max(self, values: Any) -> Any:
         return self._combined(numpy.maximum, values)
 
+    def _into(self) -> Any:
+        """The array whose rows change: all elements, unless the index is one of rows."""
+        return self._x if self._is_of_rows else self._x.reshape(-1)
+
     def _numbers(self, values: Any) -> Any:
         """Numbers for all places."""
-        numbers = broadcast_to(_core.array_of(operand(values), self._into), self._shape)
-        return numbers.reshape((*self._at.shape, *self._into.shape[1:]))
+        rest = self._x.shape[1:] if self._is_of_rows else ()
+        return broadcast_to(_core.array_of(operand(values), self._x), self._shape).reshape((*self._at.shape, *rest))
 
     def _scattered(self, scatter: Any, values: Any) -> Any:
-        return scatter(self._into, self._at, self._numbers(values)).reshape(self._x.shape)
+        return scatter(self._into(), self._at, self._numbers(values)).reshape(self._x.shape)
 
     def _combined(self, of: Any, values: Any) -> Any:
-        into, at, n = self._into, self._at, math.prod(self._at.shape)
+        into, at, n = self._into(), self._at, math.prod(self._at.shape)
         if n < 2 or (not isinstance(at, Array) and numpy.unique(at).size == n):
             return self.set(of(self.get(), operand(values)))
         # Places may be equal: one after the other.

@@ -441,6 +441,7 @@ def test_limits_of_a_run():
     assert [record.step for record in records] == [0, 4, 8, 10]
     assert [record.epochs for record in records] == [0, 4, 8, 10]
     assert opt.GD(f).run(1000, record_every=1, callback=lambda record: record.step == 7)[-1].step == 7
+    assert opt.GD(f).run(1000, record_every=1, callback=lambda record: np.float64(record.step) > 6)[-1].step == 7
     assert opt.GD(f).run(seconds=0.02)[-1].seconds < 1.0
     with pytest.raises(ValueError, match="limit"):
         opt.GD(f).run()

@@ -140,7 +140,7 @@ def test_an_exception_of_emit_ends_the_pass(on_thread, keep, n):
         assert np.array(params.values).tobytes() == values
         if not keep:
             assert set(params.grads) == {5.0}
-        elif not on_thread:
+        else:
             assert not np.array(params.grads).any()
         assert oracle(x, y)[0] == loss
         assert np.array(params.grads).tobytes() == full.tobytes()
@@ -450,3 +450,46 @@ def test_invalid_arguments_are_refused():
     with pytest.raises(ValueError, match="contexts must have shape"):
         oracle.stream([[1.0]], y, print)
     assert set(oracle.params.grads) == {2.0}
+
+
+USES = {
+    "the oracle": lambda oracle, other, sgd: oracle([[2.0] * 4] * 7, [1] * 7),
+    "its loss": lambda oracle, other, sgd: oracle.loss([[2.0] * 4], [1]),
+    "another oracle": lambda oracle, other, sgd: other([[2.0] * 4], [1]),
+    "zero_grad": lambda oracle, other, sgd: oracle.params.zero_grad(),
+    "a step": lambda oracle, other, sgd: sgd.step(),
+}
+
+
+@pytest.mark.parametrize("on_thread", [False, True])
+@pytest.mark.parametrize("by", ["emit", "another thread"])
+@pytest.mark.parametrize("name", USES)
+def test_nothing_changes_a_gradient_that_is_being_received(name, by, on_thread):
+    draw = random.Random(5)
+    params = bt.Parameters(dtype="float64", seed=1)
+    model = bt.nn.MLP(params, [4, 5, 6, 7])
+    oracle, other, sgd = bt.Oracle(model), bt.Oracle(model), bt.optim.SGD(params, lr=0.5)
+    x, y = batch_of("mlp", 7, draw)
+    full, before = np.array(oracle(x, y)[1]), list(params.values)
+    refused, got = [], np.zeros(params.n)
+
+    def use():
+        with pytest.raises(bt.BusyError):
+            USES[name](oracle, other, sgd)
+        refused.append(True)
+
+    def emit(r, g):
+        if by == "emit":
+            use()
+        else:
+            thread = threading.Thread(target=use)
+            thread.start()
+            thread.join()
+        got[r.start : r.stop] = g
+
+    oracle.stream(x, y, emit, on_thread=on_thread)
+    np.testing.assert_array_equal(got, full)
+    np.testing.assert_array_equal(params.grads, full)
+    assert list(params.values) == before
+    assert len(refused) >= 3
+    sgd.step()

@@ -422,7 +422,9 @@ class Method:
 
             def is_over() -> bool:
                 records.append(self.record())
-                return callback is not None and callback(records[-1]) is True
+                # A comparison of NumPy's numbers is a bool of NumPy.
+                found = callback(records[-1]) if callback is not None else False
+                return isinstance(found, (bool, np.bool_)) and bool(found)
 
             with bar_of(progress, steps) as bar:
                 ends = is_over()

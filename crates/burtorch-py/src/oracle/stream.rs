@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
 
 use burtorch_core::sync::Stop;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -20,6 +21,7 @@ use crate::convert::buffer::{FlatArray, type_name};
 use crate::convert::numbers::optional_number;
 use crate::convert::stop::{PyStop, watched, within};
 use crate::convert::threads::detached;
+use crate::params::with_params;
 
 /// Parts that wait for another thread: copies take memory, ranges of the gradient hardly any.
 const COPIES: usize = 1;
@@ -147,10 +149,23 @@ impl PyOracle {
         let thread = std::thread::Builder::new()
             .name("burtorch stream".into())
             .spawn(move || receiving.take_all(&parts, stop.as_ref()))?;
-        let take = &mut |range, copy| sender.send((range, copy)).is_ok();
+        // The receiver reads the gradient: neither the oracle nor the parameters are free again before it has received all.
+        let mut left = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
+        let (mut sender, mut thread, mut received) = (Some(sender), Some(thread), None);
+        let take = &mut |range: Range<usize>, copy| {
+            left = left.saturating_sub(range.len());
+            let was_sent = sender.as_ref().is_some_and(|sender| sender.send((range, copy)).is_ok());
+            if left > 0 {
+                return was_sent;
+            }
+            sender = None;
+            received = thread.take().map(JoinHandle::join);
+            was_sent && matches!(received, None | Some(Ok(None)))
+        };
         let ran = self.run(py, x, y, Want::Stream(WantStream { at, out: memory, keeps, take }));
         drop(sender);
-        match detached(py, || thread.join()) {
+        let joined = || received.or_else(|| thread.map(JoinHandle::join)).unwrap_or(Ok(None));
+        match detached(py, joined) {
             Ok(Some(raised)) => Err(raised),
             // The token was set after the gradient was computed, but before its parts were emitted.
             Ok(None) if ran.is_ok() && Stop::ends_work() => {
