@@ -10,6 +10,8 @@ import pytest
 
 import burtorch as bt
 
+np = pytest.importorskip("numpy")
+
 
 @pytest.fixture(autouse=True)
 def _graph_of_its_own() -> Iterator[None]:
@@ -124,3 +126,15 @@ def test_normalisations_refuse_roots_of_negative_numbers(kind, eps):
 def test_numbers_and_texts_are_no_models(use, wrong):
     with pytest.raises(TypeError, match="expected a model, a layer or a container of them"):
         use(wrong)
+
+
+def test_a_layer_of_an_array_is_trained_in_bodies_that_are_not_traced():
+    params = bt.Parameters(dtype="float64", seed=1)
+    net, scale = bt.nn.MLP(params, [3, 4, 2]), params.tensor(2, init=1.0)
+
+    def body(x):
+        return (scale * net(bt.array(np.ones(3)))).sum() * x
+
+    traced, plain = (np.array(bt.Oracle(body, params=params, lanes=lanes)([1.0])[1]) for lanes in (None, 1))
+    assert traced.all()
+    np.testing.assert_allclose(plain, traced, rtol=1e-14)
