@@ -9,6 +9,7 @@ mod gpt;
 mod kernels;
 mod lanes;
 mod math;
+#[cfg(unix)] // it loads MPFR with dlopen
 mod math_sweep;
 #[path = "program/random.rs"]
 #[expect(dead_code, reason = "the tests of traced functions use all of it")]
