@@ -73,3 +73,56 @@ mod unix {
         assert!(burtorch_core::io::read(&folder.0).is_err());
     }
 }
+
+#[cfg(windows)]
+mod windows {
+    use std::fs::{self, OpenOptions};
+    use std::os::windows::fs::OpenOptionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_write_protected_file_is_kept() {
+        let folder = Folder::new("protected");
+        let path = folder.file("x");
+        fs::write(&path, b"old").unwrap();
+        let usual = fs::metadata(&path).unwrap().permissions();
+        let mut protected = usual.clone();
+        protected.set_readonly(true);
+        fs::set_permissions(&path, protected).unwrap();
+        const ERROR_ACCESS_DENIED: i32 = 5;
+        assert_eq!(code(save(&path, b"new", Durability::Durable)), ERROR_ACCESS_DENIED);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        fs::set_permissions(&path, usual).unwrap();
+        assert_eq!(folder.names(), ["x"]);
+    }
+
+    #[test]
+    fn a_file_that_others_may_not_replace_is_kept() {
+        let folder = Folder::new("shared");
+        let path = folder.file("x");
+        fs::write(&path, b"old").unwrap();
+        // As the C library opens files, so Python's too: others may read and write, and not rename or delete.
+        const FILE_SHARE_READ_WRITE: u32 = 3;
+        let reader = OpenOptions::new().read(true).share_mode(FILE_SHARE_READ_WRITE).open(&path).unwrap();
+        let refused = code(save(&path, b"new", Durability::Durable));
+        assert!([5, 32].contains(&refused), "{refused}");
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(folder.names(), ["x"]);
+        drop(reader);
+        save(&path, b"new", Durability::Durable).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn long_paths_are_saved_to() {
+        let folder = Folder::new("long");
+        let deep = (0..4).fold(folder.0.clone(), |path, _| path.join("n".repeat(100)));
+        fs::create_dir_all(&deep).unwrap();
+        let path = deep.join("x");
+        save(&path, b"old", Durability::Durable).unwrap();
+        save(&path, b"new", Durability::Durable).unwrap();
+        assert_eq!(burtorch_core::io::read_exactly(&path, 3).unwrap(), b"new");
+        assert_eq!(fs::read_dir(&deep).unwrap().count(), 1);
+    }
+}
