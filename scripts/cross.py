@@ -4,6 +4,9 @@
     python scripts/cross.py aarch64-unknown-linux-gnu
     python scripts/cross.py --tests levels:bits:: # one test binary, and a part of its names
     python scripts/cross.py cpython-3.14 --suite 1/6 2/6
+    python scripts/cross.py --rust ~/.rustup/toolchains/stable-x86_64-unknown-linux-gnu
+
+With `--rust` the compiler is that of a toolchain of rustup, with the standard libraries that `rustup target add` gave it.
 
 The folder, target/cross/forky, takes 5 GB with what is built in it, and the first run downloads 1.5 GB. Nothing
 outside of it changes: `rm -rf target/cross` removes everything. What takes longer than `--limit` seconds is cut off.
@@ -100,12 +103,14 @@ class Target:
 TARGETS = [
     Target("x86_64-unknown-linux-gnu"),
     Target("aarch64-unknown-linux-gnu", "qemu-aarch64 -L /usr/aarch64-linux-gnu", "aarch64-linux-gnu-gcc"),
-    Target("x86_64-unknown-linux-musl", "", "musl-gcc", True, "-L /target/musl"),
+    Target("x86_64-unknown-linux-musl", "", "musl-gcc", True, "-L /target/musl -C target-feature=-crt-static"),
     Target("x86_64-pc-windows-gnullvm", WINE_PATH, "/target/windows/linker-gcc", True, "-L /target/windows", MINGW),
     Target("aarch64-apple-darwin", None, builds_std=True),
     Target("x86_64-apple-darwin", None, builds_std=True),
     Target("wasm32-unknown-unknown", None),
 ]
+# The crates of the standard library that are built for a target without one, and how far they are optimised.
+STD = {"compiler_builtins": 3, "core": 1, "alloc": 1, "std": 1}
 TESTS = ["levels", "engine"]
 # The interpreter of the folder, for which the package is built as development builds are.
 INTERPRETER = f"cpython-{PYTHON}"
@@ -115,8 +120,9 @@ PARTS = [f"{k}/6" for k in range(1, 7)]
 class Folder:
     """Debian in a folder, with this repository in it at /burtorch and what is built at /target."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rust: Path | None = None) -> None:
         self.path = path
+        self.rust = rust
 
     def make(self) -> None:
         """Make what is missing of it."""
@@ -125,7 +131,7 @@ class Folder:
             # The script of unstable is that of every release whose name debootstrap does not know yet.
             script = "/usr/share/debootstrap/scripts/sid"
             subprocess.run(["debootstrap", "--variant=minbase", "forky", self.path, MIRROR, script], check=True)
-        for name in ("burtorch", "target/musl", "target/windows", "cargo"):
+        for name in ("burtorch", "target/musl", "target/windows", "cargo", "rust"):
             (self.path / name).mkdir(parents=True, exist_ok=True)
         shutil.copy("/etc/resolv.conf", self.path / "etc/resolv.conf")
         certificates = Path("/etc/ssl/certs/ca-certificates.crt")  # also those of a proxy
@@ -143,9 +149,9 @@ class Folder:
             f"{install} {WINE}=$VERSION libwine=$VERSION && apt-get clean && "
             # The unwinder, under the name that std asks for.
             f'cp "$({MINGW} -print-file-name=libgcc_eh.a)" /target/windows/libunwind.a && '
-            'cp "$(gcc -print-file-name=libgcc_eh.a)" /target/musl/libunwind.a && '
-            "musl-gcc -O2 -c -o /target/musl/find_object.o /target/musl/find_object.c && "
-            "ar r /target/musl/libunwind.a /target/musl/find_object.o"
+            'cp "$(gcc -print-file-name=libgcc_eh.a)" /target/musl/libgcc_s.a && '
+            "musl-gcc -O2 -fPIC -c -o /target/musl/find_object.o /target/musl/find_object.c && "
+            "ar r /target/musl/libgcc_s.a /target/musl/find_object.o"
         )
         made = self.path / ".made"
         if made.exists() and made.read_text() == wanted:
@@ -165,10 +171,10 @@ class Folder:
         """Run a line of shell in the folder, and return what it printed; an error shows the end of that."""
         mounts = (
             'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && mount --bind "$1" "$0/burtorch" && '
-            'cd "$0" && exec chroot "$0" /bin/sh -c "cd /burtorch && $2"'
+            'mount --bind "$3" "$0/rust" && cd "$0" && exec chroot "$0" /bin/sh -c "cd /burtorch && $2"'
         )
         fixed = {
-            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "PATH": "/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root",
             "LANG": "C.UTF-8",
             "CARGO_HOME": "/cargo",
@@ -182,7 +188,7 @@ class Folder:
         # The mounts are those of this process, and end with it.
         line = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", mounts]
         done = subprocess.run(
-            [*line, str(self.path), str(ROOT), command],
+            [*line, str(self.path), str(ROOT), command, str(self.rust or self.path / "rust")],
             env={**fixed, **(environment or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -193,15 +199,25 @@ class Folder:
             raise CommandError(text)
         return text
 
+    def builds_std(self, target: Target) -> bool:
+        """Whether the standard library of a target is built here."""
+        has_one = self.rust is not None and (self.rust / "lib/rustlib" / target.name / "lib").exists()
+        return target.builds_std and not has_one
+
 
 class CommandError(Exception):
     """A command in the folder failed; the text is what it printed."""
 
 
-def settings(target: Target) -> dict[str, str]:
+def settings(folder: Folder, target: Target) -> dict[str, str]:
     """What Cargo reads from the environment."""
     name = target.name.upper().replace("-", "_")
-    found = {"RUSTC_BOOTSTRAP": "1"} if target.builds_std else {}
+    found = {"RUSTC_BOOTSTRAP": "1"} if folder.builds_std(target) else {}
+    if folder.rust:
+        found["CARGO_TARGET_DIR"] = "/target/rust"
+    if target.runner and "qemu" in target.runner:
+        # The checks of a development build take longer to compile than they are worth here, and to emulate.
+        found |= {"CARGO_PROFILE_DEV_DEBUG_ASSERTIONS": "false", "CARGO_PROFILE_DEV_OVERFLOW_CHECKS": "false"}
     if target.linker:
         found[f"CARGO_TARGET_{name}_LINKER"] = target.linker
     if target.compiler:
@@ -211,12 +227,14 @@ def settings(target: Target) -> dict[str, str]:
     return found
 
 
-def cargo(target: Target, command: str) -> str:
+def cargo(folder: Folder, target: Target, command: str) -> str:
     """A line of Cargo for a target."""
-    std = "-Zbuild-std=std,panic_unwind" if target.builds_std else ""
-    # What the core depends on takes longer to optimise than it saves.
+    # What the core depends on takes longer to optimise than it saves. A standard library that is built here is
+    # optimised: it has the arithmetic of float128, which the tests of accuracy use more than anything else.
     plain = "--config 'profile.dev.package.\"*\".opt-level=0'"
-    return f"cargo {std} {plain} {command} --locked --target {target.name}"
+    std = [f"--config profile.dev.package.{crate}.opt-level={level}" for crate, level in STD.items()]
+    how = " ".join(["-Zbuild-std=std,panic_unwind", plain, *std] if folder.builds_std(target) else [plain])
+    return f"cargo {how} {command} --locked --target {target.name}"
 
 
 def executables(text: str) -> dict[str, str]:
@@ -245,8 +263,8 @@ class Count:
 def test(folder: Folder, target: Target, tests: list[str], limit: float) -> tuple[Count, list[str]]:
     """How many tests passed of how many, and what did not."""
     names = " ".join(f"--test {name.partition(':')[0]}" for name in tests)
-    command = cargo(target, f"test -p burtorch-core --no-run --message-format json {names}")
-    built = executables(folder.run(command, settings(target)))
+    command = cargo(folder, target, f"test -p burtorch-core --no-run --message-format json {names}")
+    built = executables(folder.run(command, settings(folder, target)))
     count, wrong = Count(), []
     for name in tests:
         binary, _, part = name.partition(":")
@@ -302,13 +320,18 @@ def bits(folder: Folder, target: Target) -> str | None:
 
 def binding(folder: Folder, target: Target) -> str:
     """Compile the Python package for a target; it needs no Python there."""
-    environment = {**settings(target), "PYO3_CROSS": "1", "PYO3_CROSS_PYTHON_VERSION": PYTHON}
-    feature = "--features pyo3/generate-import-lib" if "windows" in target.name else ""
+    environment = {**settings(folder, target), "PYO3_CROSS": "1", "PYO3_CROSS_PYTHON_VERSION": PYTHON}
+    command = cargo(folder, target, "build -p burtorch-py --message-format json")
     try:
-        folder.run(cargo(target, f"build -p burtorch-py {feature}"), environment)
+        text = folder.run(command, environment)
     except CommandError as failure:
         return f"failed: {str(failure)[-300:]}"
-    return "linked"
+    # What a target cannot link is left out with a warning.
+    library = re.search(r'"filenames":\["(/[^"]*core\.(?:so|dll))"', text)
+    if library is None:
+        return "failed: no library"
+    size = (folder.path / library[1][1:]).stat().st_size
+    return f"linked, {size / 1e6:.1f} MB"
 
 
 @dataclass
@@ -337,7 +360,7 @@ def row(folder: Folder, target: Target | None, arguments: argparse.Namespace) ->
         count, wrong = suite(folder, arguments.suite, arguments.limit)
         return Row(INTERPRETER, "run", str(count), None, tuple(wrong))
     if target.runner is None:
-        folder.run(cargo(target, "check -p burtorch-core"), settings(target))
+        folder.run(cargo(folder, target, "check -p burtorch-core"), settings(folder, target))
         return Row(target.name, target.how)
     count, wrong = test(folder, target, arguments.tests, arguments.limit)
     package = [binding(folder, target)] if arguments.binding else []
@@ -353,6 +376,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--tests", nargs="+", default=TESTS, help="test binaries, each with :PART of names or without")
     parser.add_argument("--suite", nargs="+", default=PARTS, help=f"parts of the Python suite for {INTERPRETER}: 1/6")
     parser.add_argument("--limit", type=float, default=1200.0, help="seconds for a test binary or a part of the suite")
+    parser.add_argument("--rust", type=Path, help="a toolchain of rustup to use in place of Debian's compiler")
     parser.add_argument("--binding", action="store_true", help="also build the Python package for each target")
     arguments = parser.parse_args()
     if os.geteuid() != 0:
@@ -369,7 +393,7 @@ def read_arguments() -> argparse.Namespace:
 def main() -> int:
     """Print a line for each target; 1 when a test failed or bits differ."""
     arguments = read_arguments()
-    folder = Folder(arguments.folder.absolute())
+    folder = Folder(arguments.folder.absolute(), arguments.rust and arguments.rust.absolute())
     folder.make()
     rows = []
     for target in (*TARGETS, None):
