@@ -6,7 +6,7 @@
     python scripts/cross.py cpython-3.14 --suite 1/6 2/6
     python scripts/cross.py --rust ~/.rustup/toolchains/stable-x86_64-unknown-linux-gnu
 
-With `--rust` the compiler is that of a toolchain of rustup, with the standard libraries that `rustup target add` gave it.
+With `--rust` the compiler is that of a toolchain of rustup, with the libraries that `rustup target add` gave it.
 
 The folder, target/cross/forky, takes 5 GB with what is built in it, and the first run downloads 1.5 GB. Nothing
 outside of it changes: `rm -rf target/cross` removes everything. What takes longer than `--limit` seconds is cut off.
