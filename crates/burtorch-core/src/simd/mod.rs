@@ -9,6 +9,9 @@ mod real;
 
 pub mod math;
 
+#[cfg(any(test, all(windows, target_env = "gnu")))]
+mod fused;
+
 mod functions;
 pub(crate) use functions::for_each_function;
 
