@@ -274,7 +274,7 @@ class At:
     ``x.at[index].set(y)`` has the elements of ``y`` there; ``add``, ``subtract``, ``multiply``, ``divide``, ``power``,
     ``min`` and ``max`` combine both, and ``get()`` is ``x[index]``. The index is any of ``x[index]``. Where it names a
     place several times, all numbers are combined, in order, and ``set`` leaves the last one, as NumPy does. The result
-    has the wider type of both, so integers stay integers. A loop changes its own Array in place.
+    has the wider type of both, so integers stay integers. ``fori_loop`` and ``scan`` change their Array in place.
 
     Example:
         >>> import numpy as np

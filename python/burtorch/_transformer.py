@@ -214,6 +214,8 @@ def of_arrays(layer: Any, x: Any) -> Any:
     if x.ndim < 2 or x.dtype.kind not in "biuf":
         kinds = "Tokens, an Array or an array of shape (..., tokens, width)"
         raise TypeError(f"{type(layer).__name__} takes {kinds}, found shape {x.shape} of {x.dtype}")
+    if _core.array_is_traced(f"{type(layer).__name__}()"):
+        return layer(_core.array(x))
     # Traced at each call: layers within may be replaced.
     return _core.Function(layer)(x)
 

@@ -331,6 +331,24 @@ def test_layers_of_text_take_arrays():
     assert counts[:, 0].tolist() == [1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0]
 
 
+@pytest.mark.parametrize("kind", [bt.nn.Block, bt.nn.CausalSelfAttention])
+def test_layers_of_text_take_arrays_in_traces(kind):
+    layer, x = kind(bt.Parameters(dtype="float64", seed=1), 4, 2), RNG.normal(size=(2, 3, 4))
+    expected, call = layer(x), bt.nn.functional_call
+    now = {name: np.asarray(t.values).reshape(t.shape) for name, t in layer.named_parameters()}
+    np.testing.assert_allclose(call(layer, now, x), expected, rtol=1e-13)
+    for f in (lambda s: layer(x) * s, lambda s: bt.vmap(layer)(x) * s, lambda s: layer(bt.array(x)) * s):
+        np.testing.assert_allclose(bt.function(f)(1.0), expected, rtol=1e-13)
+    captured = bt.grad(lambda d: (call(layer, d, x) ** 2).sum())(now)
+    given = bt.grad(lambda d, x: (call(layer, d, x) ** 2).sum())(now, x)
+    for name in now:
+        np.testing.assert_allclose(captured[name], given[name], rtol=1e-12, atol=1e-14)
+    oracle = bt.Oracle(lambda s: (layer(x) ** 2).sum() * s, params=layer.params)
+    _, gradient = oracle([1.0])
+    flat = np.concatenate([given[name].ravel() for name in now])
+    np.testing.assert_allclose(gradient, flat, rtol=1e-12, atol=1e-14)
+
+
 READS = {
     "sum": lambda w: w.sum(axis=0),
     "cumsum": np.cumsum,
