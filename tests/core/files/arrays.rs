@@ -88,7 +88,6 @@ pub fn programs() -> Vec<ArrayProgram> {
         all.push(b.slice(x, &slices)?);
         all.push(b.push(ArrayOp::AccumulateAt(slices.into()), &[x, y])?);
         all.push(b.push(ArrayOp::ScatterAdd { axis: 0, batch: 0 }, &[x, i, y])?);
-        all.push(b.scatter_set(x, i, y)?);
         all.extend([b.solve(a, x)?, det_by_factors(&mut b, a)?, b.cholesky(a)?, b.lstsq(a, x)?]);
         all.extend(growing(&mut b, x)?);
         let of = Loop {
@@ -118,6 +117,12 @@ pub fn programs() -> Vec<ArrayProgram> {
             let y = b.row(Op::Mul, &[x, c])?;
             b.finish(&[y])?
         };
+        let placed = {
+            let mut b = ArrayBuilder::new(DType::Float64)?;
+            let (x, i) = (b.input(&[2], Element::Float)?, b.input(&[2], Element::Int)?);
+            let y = b.scatter_set(x, i, x)?;
+            b.finish(&[y])?
+        };
         Ok::<_, Error>(vec![
             whole,
             gradient.clone(),
@@ -125,6 +130,7 @@ pub fn programs() -> Vec<ArrayProgram> {
             rows.clone(),
             rows.jvp(&[Variable::Input(0)])?,
             narrow,
+            placed,
         ])
     };
     make().unwrap()
@@ -159,7 +165,7 @@ fn programs_of_all_instructions_are_restored() {
     names.sort();
     names.dedup();
     // All variants of `ArrayOp`.
-    assert_eq!(names.len(), 35, "{names:?}");
+    assert_eq!(names.len(), 36, "{names:?}");
 }
 
 #[test]

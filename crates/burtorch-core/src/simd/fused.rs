@@ -164,7 +164,10 @@ mod tests {
             for y in special {
                 for z in special.into_iter().chain(special.map(|z| -z)) {
                     let (found, expected) = (fused_f64(x, y, z), x.mul_add(y, z));
-                    assert!(found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan(), "{x} {y} {z}");
+                    assert!(
+                        found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan(),
+                        "{x} {y} {z}"
+                    );
                 }
             }
         }
