@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 
 use super::arguments::{Operand, atomically, common_owner};
 use super::elementwise::is_many;
-use super::{PyVector, numpy, wrap};
+use super::{PyVector, wrap};
 use crate::array::array::PyArray;
 use crate::array::of_graph::without_rows;
 use crate::convert::buffer::{read_token_ids, type_name};
 use crate::convert::errors::IntoPython;
-use crate::convert::numbers::argument_number;
+use crate::convert::numbers::{argument_number, has_dtype};
 use crate::convert::refusals::{is_tracing, needs_arrays};
 use crate::graph::parameters::{attach, with_values};
 use crate::graph::{PyGraph, current_graph};
@@ -191,8 +191,9 @@ fn rms_norm<'py>(
     }
     let (Ok(vector), Ok(gains)) = (x.cast::<PyVector>(), weight.cast::<PyTensor>()) else {
         let arrays = [without_rows(x)?, without_rows(weight)?];
-        let is_array = |x: &Bound<'py, PyAny>| x.is_instance_of::<PyArray>() || is_many(x) || numpy::is_array(x);
-        if arrays.iter().all(is_array) && tokens == 0 {
+        let is_array =
+            |x: &Bound<'py, PyAny>| PyResult::Ok(x.is_instance_of::<PyArray>() || is_many(x) || has_dtype(x)?);
+        if is_array(&arrays[0])? && is_array(&arrays[1])? && tokens == 0 {
             return match crate::array::functions::evaluated_on_numbers(&[&arrays[0], &arrays[1]], of_arrays)? {
                 Some(found) => Ok(found),
                 None => of_arrays(&arrays),
