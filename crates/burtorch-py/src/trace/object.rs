@@ -363,7 +363,10 @@ pub(super) unsafe extern "C" fn method<const K: usize>(
             },
             Err(error) => {
                 let other = match error.is_instance_of::<PyTypeError>(py) && n > 0 {
-                    true => python_function::other_call(&function, &make().positional).ok().flatten(),
+                    true => match python_function::other_call(&function, &make().positional) {
+                        Ok(other) => other,
+                        Err(error) => return raise_python(error),
+                    },
                     false => None,
                 };
                 let Some((function, positional)) = other else { return raise_python(error) };
