@@ -142,7 +142,9 @@ def functional_call(model: Any, tensors: Mapping[str, Any], *inputs: Any, **name
 
 
 def _without_values(x: Any) -> Any:
-    """Values, a Vector, or lists with such as an Array with their gradients; other objects unchanged."""
+    """Values, a Vector, or lists with such as an Array with their gradients, also in dicts; other objects unchanged."""
+    if isinstance(x, dict):
+        return x | {key: _without_values(part) for key, part in x.items()}
     return to_array(x) if _holds(x, (Value, Vector)) else x
 
 
@@ -173,7 +175,7 @@ def _as_arrays(found: Any) -> Any:
     if isinstance(found, (Tensor, parameter)):
         return to_array(found)
     if isinstance(found, dict):
-        return type(found)((key, _as_arrays(part)) for key, part in found.items())
+        return found | {key: _as_arrays(part) for key, part in found.items()}
     if isinstance(found, tuple) and hasattr(found, "_fields"):
         return type(found)(*map(_as_arrays, found))
     return type(found)(map(_as_arrays, found)) if type(found) in (list, tuple) else found

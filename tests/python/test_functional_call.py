@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 import numpy as np
 import pytest
 
@@ -177,6 +179,28 @@ def test_tensors_in_results_are_replaced():
     assert bt.function(both)(given) == 21.0
     assert bt.grad(both)(given)["log_std"].tolist() == [2.0, 3.0]
     assert bt.vmap(both)({"log_std": np.array([[3.0, 5.0], [1.0, 0.0]])}).tolist() == [21.0, 2.0]
+
+
+class Scaled(bt.nn.Module):
+    """A model with a dict of inputs and a dict of another class as result."""
+
+    def __init__(self, params):
+        self.w = params.tensor(2, init=1.0)
+
+    def __call__(self, inputs):
+        found = collections.defaultdict(list, own=self.w)
+        found["y"] = self.w * inputs["x"] * inputs["factor"]
+        return found
+
+
+def test_dicts_of_inputs_and_results():
+    net = Scaled(bt.Parameters(dtype="float64"))
+    given, factor = {"w": np.array([2.0, 3.0])}, bt.Value(5.0)
+    found = bt.nn.functional_call(net, given, {"x": np.array([1.0, 2.0]), "factor": factor})
+    assert found["y"].data.tolist() == [10.0, 30.0]
+    assert found["own"].data.tolist() == [2.0, 3.0]
+    found["y"].sum().backward()
+    assert factor.grad == 8.0
 
 
 class Product(bt.nn.Module):
