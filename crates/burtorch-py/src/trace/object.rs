@@ -18,7 +18,7 @@ use super::state::{FunctionState, Scalars};
 use super::states::{InUse, States, state_of};
 use super::{audit, calls, derivatives, file, gradients, long_arrays, map, python_function, sparse, transforms};
 use crate::convert::entry::{caught, entered, raise_python};
-use crate::convert::errors::is_final;
+use crate::convert::errors::{if_any, is_final};
 use crate::convert::refusals::{NeedsArrays, is_tracing, needed_arrays};
 use crate::convert::signals::{failed_twice, text_of};
 use crate::node::parameter::PyParameter;
@@ -363,8 +363,8 @@ pub(super) unsafe extern "C" fn method<const K: usize>(
             },
             Err(error) => {
                 let other = match error.is_instance_of::<PyTypeError>(py) && n > 0 {
-                    true => match python_function::other_call(&function, &make().positional) {
-                        Ok(other) => other,
+                    true => match if_any(py, python_function::other_call(&function, &make().positional)) {
+                        Ok(other) => other.flatten(),
                         Err(error) => return raise_python(error),
                     },
                     false => None,
